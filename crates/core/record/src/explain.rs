@@ -1,0 +1,330 @@
+//! What `longhaul explain --json` prints.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{LimitName, LimitSeconds, Manifest};
+
+/// The whole document.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Document {
+    /// Always `longhaul.explain`.
+    pub schema: String,
+    /// The schema's version.
+    pub version: u32,
+    /// What was read, by which program.
+    pub manifest: Manifest,
+    /// The captures and what can be trusted in them.
+    pub captures: Vec<Capture>,
+    /// Every TCP connection, by first packet.
+    pub connections: Vec<Connection>,
+    /// RTTs seen by ICMP echo, by pair of hosts.
+    pub echoes: Vec<Echo>,
+    /// What was found, by lost seconds.
+    pub findings: Vec<Finding>,
+}
+
+/// One input and its quality.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Capture {
+    /// File name as given; `-` for standard input.
+    pub file: String,
+    /// `pcap`, `pcapng` or `tcpdump text`.
+    pub format: String,
+    /// Compression around it, such as `gzip`.
+    pub compression: Option<String>,
+    /// Packets (or printed lines with a packet).
+    pub packets: u64,
+    /// Packets that are not TCP, by kind; what could not be decoded stands here with its reason.
+    pub other: std::collections::BTreeMap<String, u64>,
+    /// Seconds from the first to the last packet.
+    pub duration_s: f64,
+    /// What the capture cannot tell, or tells wrongly, one sentence each: a filter that dropped bare
+    /// ACKs, offload-sized segments, a last record cut short, one direction only.
+    pub caveats: Vec<String>,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Endpoint {
+    /// Address, or name where the source prints names.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+/// One TCP connection.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Connection {
+    /// Number of the connection in this document, from 1; findings refer to it.
+    pub id: u32,
+    /// Who opened it (the sender of the SYN; without one, the guess is in `caveats`).
+    pub client: Endpoint,
+    /// The other end.
+    pub server: Endpoint,
+    /// Seconds from the first packet of all captures to the connection's first.
+    pub start_s: f64,
+    /// Seconds from its first to its last packet.
+    pub duration_s: f64,
+    /// Round-trip times.
+    pub rtt: Rtt,
+    /// What the SYNs negotiated.
+    pub negotiated: Negotiated,
+    /// Which side of the path the capture was made on: `client`, `server`, `between` or `unknown`.
+    pub vantage: String,
+    /// The two directions.
+    pub directions: Directions,
+    /// Requests seen on it, in order.
+    pub transfers: Vec<Transfer>,
+    /// How it ended.
+    pub close: Close,
+    /// What this capture cannot tell about this connection, one sentence each.
+    pub caveats: Vec<String>,
+    /// Points for plots; absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Series>,
+}
+
+/// Round-trip times in seconds; `null` where the capture gives none.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Rtt {
+    /// SYN to SYN-ACK (at the client) or SYN-ACK to ACK (at the server).
+    pub handshake_s: Option<f64>,
+    /// Smallest sample.
+    pub min_s: Option<f64>,
+    /// Median of the samples.
+    pub median_s: Option<f64>,
+    /// Largest sample.
+    pub max_s: Option<f64>,
+    /// Samples by Karn's rule (never from a retransmitted segment).
+    pub samples: u64,
+}
+
+/// What both SYNs agreed on; `null` where a SYN is missing.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Negotiated {
+    /// The client's MSS option.
+    pub client_mss: Option<u16>,
+    /// The server's MSS option.
+    pub server_mss: Option<u16>,
+    /// The client's window-scale shift, in effect only if both sent one.
+    pub client_window_scale: Option<u8>,
+    /// The server's window-scale shift, in effect only if both sent one.
+    pub server_window_scale: Option<u8>,
+    /// Whether SACK is in use.
+    pub sack: Option<bool>,
+    /// Whether timestamps are in use.
+    pub timestamps: Option<bool>,
+}
+
+/// The two directions of a connection.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Directions {
+    /// What the client sent.
+    pub client_to_server: Direction,
+    /// What the server sent.
+    pub server_to_client: Direction,
+}
+
+/// One direction of a connection.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Direction {
+    /// Distinct payload bytes, by sequence number (also where a filtered capture lacks packets).
+    pub bytes: u64,
+    /// Segments with payload in the capture; with offload fewer than on the wire.
+    pub segments: u64,
+    /// Payload bytes sent again.
+    pub retransmitted_bytes: u64,
+    /// Retransmissions seen.
+    pub retransmissions: u64,
+    /// Copies made by the capture itself, not by the sender.
+    pub capture_copies: u64,
+    /// Seconds per limit; they sum to the connection's `duration_s`.
+    pub limits: LimitSeconds,
+    /// More exact causes within a limit, in seconds: `slow-start: initial`, `receive-window: static`.
+    pub details: std::collections::BTreeMap<String, f64>,
+    /// The largest limit other than propagation, closing and idle application time before the first and
+    /// after the last byte; `null` where the direction carried nothing.
+    pub dominant: Option<LimitName>,
+    /// Why time is `unknown`, where it is.
+    pub unknown_because: Option<String>,
+    /// First flight in segments of MSS size, before the first ACK of data.
+    pub initial_window_segments: Option<u32>,
+    /// Largest number of bytes in flight.
+    pub max_in_flight: Option<u64>,
+    /// Smallest and largest calculated window that the receiver advertised, after the handshake.
+    pub receive_window_min: Option<u64>,
+    /// See `receive_window_min`.
+    pub receive_window_max: Option<u64>,
+    /// Payload bytes x 8 over the time from first to last data byte acknowledged.
+    pub goodput_bps: Option<f64>,
+    /// The path's rate in this direction as dispersion of ACK trains shows it, in IP bytes; `null`
+    /// with fewer samples than a judgement needs.
+    pub path_rate_bps: Option<f64>,
+}
+
+/// One request and its response on a connection.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Transfer {
+    /// What was asked, such as `POST /upload/files`; the query is left out, it may carry credentials.
+    pub request: String,
+    /// The status line's code.
+    pub status: Option<u16>,
+    /// Seconds from the first packet of all captures to the request's first byte.
+    pub start_s: f64,
+    /// Seconds from the request's first byte to its last byte sent first.
+    pub sent_s: f64,
+    /// Seconds from the request's first byte to the first byte of the response.
+    pub first_byte_s: Option<f64>,
+    /// Seconds from the request's first byte to the last byte of the response.
+    pub complete_s: Option<f64>,
+    /// Seconds from the connection's SYN to the last byte of the response, for the first request of a
+    /// connection whose SYN was seen: what the user waited.
+    pub with_handshake_s: Option<f64>,
+    /// Seconds between the arrival of the request's last byte (its ACK at this vantage) and the
+    /// response, as far as the capture tells.
+    pub server_s: Option<f64>,
+    /// Bytes of the request, head included.
+    pub request_bytes: u64,
+    /// Bytes of the response, head included.
+    pub response_bytes: u64,
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Close {
+    /// `fin`, `reset`, or `open` where the capture ends first.
+    pub how: String,
+    /// Who sent the first FIN or the RST: `client` or `server`.
+    pub first: Option<String>,
+    /// Which side therefore was in `CLOSE_WAIT`, and for how long.
+    pub close_wait: Option<String>,
+    /// Seconds the side stayed in `CLOSE_WAIT`.
+    pub close_wait_s: Option<f64>,
+}
+
+/// An ICMP echo pair's result.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Echo {
+    /// Who asked.
+    pub from: String,
+    /// Who answered.
+    pub to: String,
+    /// Requests seen.
+    pub requests: u64,
+    /// Answers seen.
+    pub replies: u64,
+    /// RTT.
+    pub rtt: Rtt,
+}
+
+/// How much a finding matters.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Costs time.
+    Warning,
+    /// Costs most of the time.
+    Critical,
+}
+
+/// How sure a finding is.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// A guess with a reason.
+    Low,
+    /// Likely; another cause is possible.
+    Medium,
+    /// The frames leave no other reading.
+    High,
+}
+
+/// One finding.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Finding {
+    /// Its stable name, such as `no-connection-reuse`.
+    pub name: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// One sentence with the numbers.
+    pub summary: String,
+    /// The connections it concerns.
+    pub connections: Vec<u32>,
+    /// The frames that show it.
+    pub evidence: Vec<Evidence>,
+    /// Seconds lost to it over all its connections.
+    pub lost_s: Option<f64>,
+    /// What to do, in one or two sentences.
+    pub remedy: String,
+    /// What the remedy would bring, by transfer size; written before anyone tries.
+    pub predicted: Vec<Prediction>,
+    /// Where the rule comes from (RFC, paper, kernel file).
+    pub source: String,
+}
+
+/// A frame and what it shows.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Evidence {
+    /// Frame number (line number in text) in its capture.
+    pub frame: u64,
+    /// What it shows, with the value.
+    pub shows: String,
+}
+
+/// Time now and after a remedy.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Request bytes of the transfers this speaks of.
+    pub bytes: u64,
+    /// Transfers of that size seen.
+    pub transfers: u64,
+    /// Which remedy: `hot-pool` (connections made and primed ahead of use) or `connection-reuse`.
+    pub remedy: String,
+    /// Median seconds as captured.
+    pub now_s: f64,
+    /// Predicted seconds after the remedy.
+    pub predicted_s: f64,
+    /// How it was computed, with the numbers.
+    pub derivation: String,
+}
+
+/// Points for plots, in seconds from the connection's first packet.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Series {
+    /// The direction that is drawn: the one with more bytes.
+    pub direction: String,
+    /// Data segments.
+    pub data: Vec<DataPoint>,
+    /// Cumulative acknowledgments as `(t, offset)`.
+    pub acks: Vec<(f64, u64)>,
+    /// The right edge of the receive window as `(t, offset)`.
+    pub window_edge: Vec<(f64, u64)>,
+    /// Bytes in flight as `(t, bytes)`.
+    pub in_flight: Vec<(f64, u64)>,
+    /// The calculated receive window as `(t, bytes)`.
+    pub receive_window: Vec<(f64, u64)>,
+    /// Which limit held, as `(from, to, name)`.
+    pub limits: Vec<(f64, f64, LimitName)>,
+}
+
+/// One data segment in a sequence graph.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct DataPoint {
+    /// When, in seconds.
+    pub t: f64,
+    /// First payload byte, counted from zero.
+    pub from: u64,
+    /// Byte after the last.
+    pub to: u64,
+    /// Whether it was sent before.
+    pub retransmission: bool,
+}

@@ -1,0 +1,21 @@
+//! The versioned result schema. Producers (`explain`, `lab`, `relay`) and consumers (`report`, the
+//! command line) meet only here.
+//!
+//! Rules of the schema: a number that leaves the type system carries its unit in its name (`_s` seconds,
+//! `_bps` bits per second of IP bytes, otherwise bytes); what is not known is `null` with a reason beside
+//! it; names of limits and findings never change meaning; readers ignore fields that they don't know,
+//! and [`VERSION`] rises when a field changes.
+
+pub mod explain;
+pub mod lab;
+mod limits;
+mod manifest;
+
+pub use limits::{LimitName, LimitSeconds};
+pub use manifest::Manifest;
+
+/// The version of every document of this crate.
+pub const VERSION: u32 = 1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! The only floor with system calls. Everything above asks this crate; everything unsafe is in it, each
+//! block with the invariant that makes it sound.
+
+#![allow(
+    unsafe_code,
+    reason = "this crate wraps the system calls that no safe library offers"
+)]
+
+pub mod isolation;
+pub mod namespace;
+pub mod packet_socket;
+pub mod realtime;
+pub mod socket;
+pub mod tcp_info;
+pub mod tun;
