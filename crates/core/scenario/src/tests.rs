@@ -1,0 +1,120 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SOUND: &str = r#"
+    name = "c-uploads"
+    seed = 7
+    [path]
+    rtt = "200.4 ms"
+    rate = "100 Mbit/s"
+    queue = "2500 kB"
+    [relays.hot]
+    [[workloads]]
+    name = "100 KiB"
+    bytes = "100 KiB"
+    reported.direct = ["1017 ms"]
+    assert = ["max(relay) <= 1.15 * floor", "prediction-error(relay) <= 20 %"]
+    [[arms]]
+    name = "direct"
+    [[arms]]
+    name = "relay"
+    relay = "hot"
+"#;
+
+#[test]
+fn a_sound_scenario_has_no_problems() {
+    let scenario: Scenario = toml::from_str(SOUND).unwrap();
+    assert_eq!(scenario.problems(), []);
+    assert_eq!(scenario.path.rtt.get(), Duration::from_micros(200_400));
+    assert_eq!(scenario.experiment.runs, 20);
+    let floor = scenario.workloads[0].floor(&scenario.path).unwrap().total();
+    assert_eq!(floor.as_micros(), 208_887);
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let broken = SOUND
+        .replace("relay = \"hot\"", "relay = \"hto\"")
+        .replace("2500 kB", "100 B")
+        .replace("max(relay)", "max(rely)")
+        + "[experiment]\nruns = 7\nblock = 5\npredicts = \"relay\"\n";
+    let scenario: Scenario = toml::from_str(&broken).unwrap();
+    let problems: Vec<String> = scenario
+        .problems()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        problems,
+        [
+            "`path.queue`: 100 B does not hold one packet of 1500 B",
+            "`experiment.runs`: 7 runs do not divide into blocks of 5; choose a multiple",
+            "`arms[1].relay`: there is no `[relays.hto]`; known relays: `hot`",
+            "`experiment.predicts`: a prediction needs an arm to explain: set `explains` too",
+            "`workloads[0]`: there is no arm `rely`; known arms: `direct`, `relay`",
+        ]
+    );
+}
+
+#[test]
+fn unknown_keys_and_bare_numbers_are_refused() {
+    let error = toml::from_str::<Scenario>(&SOUND.replace("queue =", "que =")).unwrap_err();
+    assert!(error.to_string().contains("que"), "{error}");
+    let error =
+        toml::from_str::<Scenario>(&SOUND.replace("\"200.4 ms\"", "\"200.4\"")).unwrap_err();
+    assert!(
+        error.to_string().contains("a time with its unit"),
+        "{error}"
+    );
+}
+
+#[test]
+fn assertions_compare_what_they_say() {
+    let value = |statistic: Statistic, arm: &str| match (statistic, arm) {
+        (Statistic::Median, "direct") => Some(1.0),
+        (Statistic::Max, "relay") => Some(0.24),
+        (Statistic::PredictionError, "relay") => Some(0.05),
+        _ => None,
+    };
+    let holds = |text: &str| {
+        text.parse::<Assertion>()
+            .unwrap()
+            .check(0.2, value)
+            .map(|(holds, _, _)| holds)
+    };
+    assert_eq!(holds("max(relay) <= 1.2 * floor"), Some(true));
+    assert_eq!(holds("max(relay) <= 1.19 * floor"), Some(false));
+    assert_eq!(holds("median(direct) >= 915 ms"), Some(true));
+    assert_eq!(holds("max(relay) <= 0.25 * median(direct)"), Some(true));
+    assert_eq!(holds("max(relay) >= median(direct)"), Some(false));
+    assert_eq!(holds("prediction-error(relay) <= 4 %"), Some(false));
+    assert_eq!(
+        holds("p95(relay) <= floor"),
+        None,
+        "a missing number must not pass"
+    );
+}
+
+#[test]
+fn an_unreadable_assertion_says_what_would_be_right() {
+    for text in [
+        "",
+        "max(relay)",
+        "max(relay) < 3 s",
+        "max() <= floor",
+        "max(relay) <= 20 %",
+    ] {
+        let error = text.parse::<Assertion>().unwrap_err().to_string();
+        assert!(error.contains("write for example"), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_assertion_parser_never_panics(text in ".{0,40}") {
+        let _ = text.parse::<Assertion>();
+    }
+}
