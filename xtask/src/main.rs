@@ -1,1 +1,80 @@
-fn main() {}
+//! The one gate, for people and for CI alike: `cargo xtask ci`.
+//!
+//! | command | what it checks |
+//! |---|---|
+//! | `cargo xtask fmt` | formatting |
+//! | `cargo xtask clippy` | the workspace's lints, warnings refused |
+//! | `cargo xtask doc` | documentation builds without a warning |
+//! | `cargo xtask deps` | imports go down only, and the core stays free of I/O |
+//! | `cargo xtask lint` | all of the above |
+//! | `cargo xtask test` | `make test` |
+//! | `cargo xtask ci` | lint, then test: what CI runs |
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer's tool talks on its terminal")]
+
+mod deps;
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+
+fn main() -> ExitCode {
+    let task = std::env::args().nth(1);
+    let result = match task.as_deref() {
+        Some("fmt") => fmt(),
+        Some("clippy") => clippy(),
+        Some("doc") => doc(),
+        Some("deps") => deps::check(),
+        Some("lint") => lint(),
+        Some("test") => test(),
+        Some("ci") => lint().and_then(|()| test()),
+        _ => {
+            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|lint|test|ci");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn lint() -> Result<()> {
+    fmt()?;
+    deps::check()?;
+    clippy()?;
+    doc()
+}
+
+fn fmt() -> Result<()> {
+    run("cargo", &["fmt", "--all", "--check"], &[])
+}
+
+fn clippy() -> Result<()> {
+    run("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
+}
+
+fn doc() -> Result<()> {
+    let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
+    run("cargo", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+fn test() -> Result<()> {
+    run("make", &["test"], &[])
+}
+
+fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    println!("> {program} {}", arguments.join(" "));
+    let status = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .status()
+        .with_context(|| format!("cannot start `{program}`"))?;
+    if !status.success() {
+        bail!("`{program} {}` ended with {status}", arguments.join(" "));
+    }
+    Ok(())
+}

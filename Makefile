@@ -1,0 +1,36 @@
+# Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
+# `make help` lists the rest.
+
+.PHONY: help demo build test lint ci setup clean
+.DEFAULT_GOAL := help
+
+# Everything that one checkout needs lies inside it.
+BIN := target/debug/longhaul
+OUT ?= out/demo
+# An external client for the demo, run in the client's namespace: make demo CLIENT='aws s3 cp {file} s3://{bucket}/{key}'
+CLIENT ?=
+export LONGHAUL_PYTHON := $(CURDIR)/.venv/bin/python
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: setup build ## a slow WAN upload explained, made fast and proved; writes $(OUT)/report.html
+	$(BIN) lab run scenarios/field/c-uploads.toml --out $(OUT) $(if $(CLIENT),--client '$(CLIENT)')
+
+build: ## the longhaul binary
+	cargo build --locked --package longhaul-cli
+
+test: setup ## every test: units, properties, captures, namespaces, the whole binary
+	cargo test --locked --workspace --quiet
+
+lint: ## formatting, dependency directions, clippy, documentation
+	cargo xtask lint
+
+ci: ## what CI runs
+	.ci/run
+
+setup:
+	@scripts/setup.sh
+
+clean: ## remove what was built and measured
+	rm -rf target out .venv
