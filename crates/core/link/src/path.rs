@@ -1,0 +1,92 @@
+use core::time::Duration;
+
+use units::Time;
+
+use crate::counters::PathCounters;
+use crate::item::{Delivery, Item};
+use crate::lane::Lane;
+use crate::spec::{Direction, InvalidPath, PathSpec};
+
+/// A path under way: packets go in with [`offer`](Self::offer) and come out with [`poll`](Self::poll).
+///
+/// Time is the driver's and must not go back. Between two moments nothing happens unseen: a driver that
+/// sleeps until [`next_at`](Self::next_at) misses nothing.
+#[derive(Debug)]
+pub struct Path<T> {
+    forward: Lane<T>,
+    backward: Lane<T>,
+}
+
+// === impl Path ===
+
+impl<T: Clone> Path<T> {
+    /// An empty path. Segments of one item that the bottleneck serialises within `resolution` may leave
+    /// together, when the last of them is through; zero parts every item into its packets.
+    pub fn new(spec: &PathSpec, resolution: Duration) -> Result<Self, InvalidPath> {
+        spec.validate()?;
+        let lane =
+            |direction| Lane::new(direction, spec.direction(direction), spec.seed, resolution);
+        Ok(Self {
+            forward: lane(Direction::Forward),
+            backward: lane(Direction::Backward),
+        })
+    }
+
+    /// Sends `item` into `direction` at `now`.
+    pub fn offer(&mut self, now: Time, direction: Direction, item: Item<T>) {
+        match direction {
+            Direction::Forward => self.forward.offer(now, item),
+            Direction::Backward => self.backward.offer(now, item),
+        }
+    }
+
+    /// Something that arrived by `now`, earliest first; call until `None`.
+    pub fn poll(&mut self, now: Time) -> Option<Delivery<T>> {
+        let [first, second] = if self.backward_first() {
+            [&mut self.backward, &mut self.forward]
+        } else {
+            [&mut self.forward, &mut self.backward]
+        };
+        first.poll(now).or_else(|| second.poll(now))
+    }
+
+    /// The moment before which nothing more will arrive; `None` when the path is empty. What is due then
+    /// may turn out to be lost, in which case [`poll`](Self::poll) returns nothing.
+    #[must_use]
+    pub fn next_at(&self) -> Option<Time> {
+        match (self.forward.next_at(), self.backward.next_at()) {
+            (Some(forward), Some(backward)) => Some(forward.min(backward)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// Where all packets are.
+    #[must_use]
+    pub fn counters(&self) -> PathCounters {
+        PathCounters {
+            forward: self.forward.counters(),
+            backward: self.backward.counters(),
+        }
+    }
+
+    /// in = out + dropped + lost + queued + in flight, both ways.
+    ///
+    /// # Panics
+    /// When that does not hold, which is a bug of this crate.
+    pub fn assert_conserved(&self) {
+        let counters = self.counters();
+        for direction in Direction::BOTH {
+            if let Err(error) = counters.direction(direction).check() {
+                panic!("{direction}: {error}");
+            }
+        }
+    }
+
+    fn backward_first(&self) -> bool {
+        match (self.forward.next_at(), self.backward.next_at()) {
+            (Some(forward), Some(backward)) => backward < forward,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        }
+    }
+}
