@@ -1,1 +1,28 @@
-//! placeholder
+//! Named descriptions of how a socket should behave.
+//!
+//! A [`TcpProfile`] is data: which congestion control, how much unsent data, how soon a silent peer is
+//! given up. The relay attaches one to each side of itself ([`Side`]), the kernel wrapper in `sys` puts
+//! it into effect and reads it back, and the lab compares them. Only what is really applied is a field
+//! here; a setting that nothing obeys would be a promise nobody keeps.
+//!
+//! A profile inherits from another by `extends`; the built-in ones are [`builtin::NAMES`].
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod builtin;
+mod set;
+mod setting;
+mod side;
+mod tcp;
+
+pub use set::{ProfileError, ProfileSet};
+pub use setting::{Setting, Span};
+pub use side::Side;
+pub use tcp::{KeepAlive, RawTcpProfile, TcpProfile};
+
+#[cfg(test)]
+mod tests;

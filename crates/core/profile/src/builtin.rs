@@ -1,0 +1,93 @@
+//! The profiles that need no file.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use units::Bytes;
+
+use crate::{KeepAlive, TcpProfile};
+
+/// Their names, in the order in which they are listed.
+pub const NAMES: [&str; 3] = ["lan", "wan", "s3"];
+
+/// The built-in profile of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<TcpProfile> {
+    match name {
+        "lan" => Some(lan()),
+        "wan" => Some(wan()),
+        "s3" => Some(s3()),
+        _ => None,
+    }
+}
+
+/// Hosts on one switch or one site: round trips of up to about 2 ms, no loss that queueing did not
+/// cause.
+#[must_use]
+pub fn lan() -> TcpProfile {
+    TcpProfile {
+        name: "lan".into(),
+        // CUBIC (RFC 9438): window growth is over before it matters at 1 ms, and it shares a switch
+        // fairly with everything else there.
+        congestion_control: names(&["cubic"]),
+        // A relay writes whole messages: waiting for an ACK only adds a delayed ACK's 40 ms.
+        nagle: false,
+        max_pacing_rate: None,
+        // Autotuning holds a LAN's few hundred kilobytes in flight; what lies unsent beyond that is
+        // only memory. 128 KiB is 1 ms at 1 Gbit/s, longer than a wake-up takes.
+        notsent_low_water: Some(Bytes::kib(128)),
+        keep_alive: Some(KeepAlive {
+            idle: Duration::from_mins(1),
+            interval: Duration::from_secs(10),
+            probes: 6,
+        }),
+        // A LAN peer that acknowledges nothing for half a minute is gone.
+        user_timeout: Some(Duration::from_secs(30)),
+    }
+}
+
+/// A long path: 20 to 600 ms, 10 Mbit/s to 1 Gbit/s, some loss.
+#[must_use]
+pub fn wan() -> TcpProfile {
+    TcpProfile {
+        name: "wan".into(),
+        // BBR keeps its rate under random loss (measured, 10 Mbit/s, 70 ms, 0.5 %: 8.7 s where CUBIC
+        // takes 29 s); CUBIC where the kernel has no BBR.
+        congestion_control: names(&["bbr", "cubic"]),
+        nagle: false,
+        max_pacing_rate: None,
+        // 256 KiB is 2 ms at 1 Gbit/s: enough to hide the relay's wake-up, little enough that a slow
+        // path holds the client back instead of swallowing its upload into the relay.
+        notsent_low_water: Some(Bytes::kib(256)),
+        keep_alive: Some(KeepAlive {
+            // Below the 60 s after which common NATs and balancers forget a silent connection.
+            idle: Duration::from_secs(45),
+            interval: Duration::from_secs(10),
+            probes: 6,
+        }),
+        // Long enough for a routing change to settle.
+        user_timeout: Some(Duration::from_secs(90)),
+    }
+}
+
+/// A long, clean path to an object store, with connections that are kept hot: bursts of 100 KiB to a
+/// few MiB after silence, which should leave at once at the path's rate.
+#[must_use]
+pub fn s3() -> TcpProfile {
+    TcpProfile {
+        name: "s3".into(),
+        // CUBIC keeps the window it has over idle time where tcp_slow_start_after_idle is 0, and a
+        // window is what a hot connection is made of. BBR keeps a bandwidth estimate instead and
+        // cycles its gain around it (0.75 to 1.25), so single short uploads vary.
+        congestion_control: names(&["cubic", "bbr"]),
+        ..wan()
+    }
+}
+
+fn names(list: &[&str]) -> Vec<String> {
+    let mut names = vec![];
+    names.extend(list.iter().map(|&name| name.into()));
+    names
+}

@@ -1,0 +1,175 @@
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Rate};
+
+use crate::{Setting, Span};
+
+/// How one TCP socket should behave, complete: every field has been decided.
+///
+/// There is no field for `SO_SNDBUF` or `SO_RCVBUF`: setting either switches the kernel's autotuning
+/// off, which is what makes long paths slow in the first place.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TcpProfile {
+    /// The name it is known by.
+    pub name: String,
+    /// Congestion control algorithms in order of preference; the first that the kernel has and allows
+    /// is taken. Empty means the kernel's own default.
+    pub congestion_control: Vec<String>,
+    /// Whether small writes wait for acknowledgements (Nagle, RFC 9293 §3.7.4).
+    pub nagle: bool,
+    /// Upper bound of the rate at which segments leave (`SO_MAX_PACING_RATE`). Counts payload bytes.
+    pub max_pacing_rate: Option<Rate>,
+    /// How much unsent data the kernel accepts beyond what is in flight (`TCP_NOTSENT_LOWAT`).
+    pub notsent_low_water: Option<Bytes>,
+    /// Probes on an idle connection.
+    pub keep_alive: Option<KeepAlive>,
+    /// How long sent data may stay unacknowledged before the connection is given up (RFC 5482).
+    pub user_timeout: Option<Duration>,
+}
+
+/// TCP keep-alive probes (RFC 9293 §3.8.4).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KeepAlive {
+    /// Silence before the first probe. The kernel counts whole seconds.
+    pub idle: Duration,
+    /// Between probes. The kernel counts whole seconds.
+    pub interval: Duration,
+    /// Unanswered probes before the connection is dead.
+    pub probes: u32,
+}
+
+/// A profile as it is written: everything optional, the rest inherited.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct RawTcpProfile {
+    /// The profile from which absent fields come; `wan` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
+    /// See [`TcpProfile::congestion_control`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<Vec<String>>,
+    /// See [`TcpProfile::nagle`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nagle: Option<bool>,
+    /// See [`TcpProfile::max_pacing_rate`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_pacing_rate: Option<Setting<Rate>>,
+    /// See [`TcpProfile::notsent_low_water`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notsent_low_water: Option<Setting<Bytes>>,
+    /// Silence before the first keep-alive probe; `"off"` sends none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive_idle: Option<Setting<Span>>,
+    /// See [`KeepAlive::interval`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive_interval: Option<Span>,
+    /// See [`KeepAlive::probes`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive_probes: Option<u32>,
+    /// See [`TcpProfile::user_timeout`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_timeout: Option<Setting<Span>>,
+}
+
+// === impl RawTcpProfile ===
+
+impl RawTcpProfile {
+    /// This profile laid over `parent`.
+    pub(crate) fn over(&self, parent: &TcpProfile, name: &str) -> TcpProfile {
+        // Interval and probes keep their inherited values even where the parent sends no probes, so
+        // that a child can switch them on by saying only when the first one is due.
+        let inherited = parent.keep_alive.unwrap_or(KeepAlive {
+            idle: Duration::from_mins(1),
+            interval: Duration::from_secs(10),
+            probes: 6,
+        });
+        let idle = match self.keep_alive_idle {
+            Some(idle) => idle.value().map(|span| span.0),
+            None => parent.keep_alive.map(|keep_alive| keep_alive.idle),
+        };
+        TcpProfile {
+            name: name.into(),
+            congestion_control: self
+                .congestion_control
+                .clone()
+                .unwrap_or_else(|| parent.congestion_control.clone()),
+            nagle: self.nagle.unwrap_or(parent.nagle),
+            max_pacing_rate: self
+                .max_pacing_rate
+                .map_or(parent.max_pacing_rate, Setting::value),
+            notsent_low_water: self
+                .notsent_low_water
+                .map_or(parent.notsent_low_water, Setting::value),
+            keep_alive: idle.map(|idle| KeepAlive {
+                idle,
+                interval: self
+                    .keep_alive_interval
+                    .map_or(inherited.interval, |span| span.0),
+                probes: self.keep_alive_probes.unwrap_or(inherited.probes),
+            }),
+            user_timeout: self.user_timeout.map_or(parent.user_timeout, |setting| {
+                setting.value().map(|span| span.0)
+            }),
+        }
+    }
+}
+
+// === impl TcpProfile ===
+
+impl TcpProfile {
+    /// What is wrong with the values themselves, each as a sentence with the field in it.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut require = |holds: bool, sentence: &str| {
+            if !holds {
+                problems.push(sentence.into());
+            }
+        };
+        require(
+            self.congestion_control
+                .iter()
+                // The kernel's TCP_CA_NAME_MAX is 16 with the terminating zero.
+                .all(|name| {
+                    (1..16).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
+                }),
+            "congestion-control names are 1 to 15 printable characters without spaces",
+        );
+        require(
+            self.max_pacing_rate
+                .is_none_or(|rate| rate.bytes_per_s() > 0),
+            "max-pacing-rate is below one byte per second: nothing would ever leave",
+        );
+        require(
+            self.notsent_low_water
+                .is_none_or(|bytes| (1..=1 << 31).contains(&bytes.get())),
+            "notsent-low-water is between 1 B and 2 GiB",
+        );
+        if let Some(keep_alive) = self.keep_alive {
+            // Linux: MAX_TCP_KEEPIDLE and MAX_TCP_KEEPINTVL are 32767 s, MAX_TCP_KEEPCNT is 127.
+            let seconds = 1..=32_767;
+            require(
+                seconds.contains(&keep_alive.idle.as_secs()) && keep_alive.idle.subsec_nanos() == 0,
+                "keep-alive-idle is whole seconds from 1 s to 32767 s",
+            );
+            require(
+                seconds.contains(&keep_alive.interval.as_secs())
+                    && keep_alive.interval.subsec_nanos() == 0,
+                "keep-alive-interval is whole seconds from 1 s to 32767 s",
+            );
+            require(
+                (1..=127).contains(&keep_alive.probes),
+                "keep-alive-probes is 1 to 127",
+            );
+        }
+        require(
+            self.user_timeout
+                .is_none_or(|span| (1..=2_147_483_647).contains(&span.as_millis())),
+            "user-timeout is between 1 ms and 24 days",
+        );
+        problems
+    }
+}
