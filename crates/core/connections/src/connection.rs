@@ -1,0 +1,644 @@
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use units::{SeqNum, Time};
+use wire::{Segment, TcpFlags};
+
+use crate::flow::{Flow, FlowState, PeerAck};
+use crate::packet::{Endpoint, Mark, Packet, Repeat, Role, Side};
+use crate::tls::{TlsFollower, TlsHandshake};
+use crate::turns::{Turn, TurnFollower};
+
+/// How it is known who opened a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClientEvidence {
+    /// It sent the SYN.
+    Syn,
+    /// The other end sent a SYN-ACK.
+    SynAck,
+    /// A guess: the other end's port is the lower one.
+    LowerPort,
+    /// A guess: ports are equal, and it sent the first packet seen.
+    FirstPacket,
+}
+
+/// Where the capture was made, by the two halves of the handshake: a SYN-ACK comes back late at the
+/// client, and its ACK comes back late at the server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Vantage {
+    /// At or near the client.
+    Client,
+    /// At or near the server.
+    Server,
+    /// On the way.
+    Between,
+    /// The capture does not show it.
+    Unknown,
+}
+
+impl Vantage {
+    /// `client`, `server`, `between` or `unknown`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Between => "between",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How a side's window field is to be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WindowScale {
+    /// Shift left by this (RFC 7323 §2.2); zero where scaling was not agreed.
+    Known(u8),
+    /// The SYNs that would say so are missing: only a window of zero can be read.
+    Unknown,
+}
+
+/// The three steps of connection set-up.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Handshake {
+    /// The first SYN.
+    pub syn: Option<Mark>,
+    /// The first SYN-ACK.
+    pub syn_ack: Option<Mark>,
+    /// The client's first packet after the SYN-ACK, and whether it was a bare ACK. In a filtered capture
+    /// it is the first one that passed the filter.
+    pub ack: Option<(Mark, bool)>,
+    /// SYNs sent again.
+    pub syn_repeats: u32,
+    /// SYN-ACKs sent again.
+    pub syn_ack_repeats: u32,
+    /// The last SYN that a SYN-ACK answered to.
+    pub last_syn: Option<Mark>,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Close {
+    /// The capture ends first.
+    Open,
+    /// By FIN.
+    Fin(Closing),
+    /// By RST from this side.
+    Reset(Side, Mark),
+}
+
+/// An orderly end (RFC 9293 §3.6).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Closing {
+    /// Who sent the first FIN.
+    pub first: Side,
+    /// That FIN.
+    pub first_fin: Mark,
+    /// The other side's FIN or RST, which ends its `CLOSE_WAIT`.
+    pub second: Option<Mark>,
+}
+
+/// What can and cannot be trusted in a connection's packets.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Quality {
+    /// Packets whose time lay before that of the packet ahead of them.
+    pub clock_steps: u64,
+    /// Only one side's packets are in the capture.
+    pub one_direction: Option<Side>,
+    /// Bare ACKs are missing although data passed and was acknowledged: a capture filter, such as one
+    /// for SYN, PSH and FIN, left them out.
+    pub filtered: bool,
+}
+
+/// One TCP connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Who opened it.
+    pub client: Endpoint,
+    /// The other end.
+    pub server: Endpoint,
+    /// How that is known.
+    pub evidence: ClientEvidence,
+    /// Its first packet.
+    pub first_at: Time,
+    /// Its last packet.
+    pub last_at: Time,
+    /// Its packets, in order of time.
+    pub packets: Vec<Packet>,
+    /// Connection set-up.
+    pub handshake: Handshake,
+    /// TLS set-up, where payload shows it.
+    pub tls: Option<TlsHandshake>,
+    /// What the client sent.
+    pub to_server: Flow,
+    /// What the server sent.
+    pub to_client: Flow,
+    /// Requests and responses.
+    pub turns: Vec<Turn>,
+    /// How it ended.
+    pub close: Close,
+    /// Where the capture was made.
+    pub vantage: Vantage,
+    /// What can be trusted.
+    pub quality: Quality,
+}
+
+impl Connection {
+    /// The direction that starts at `side`.
+    #[must_use]
+    pub const fn flow(&self, side: Side) -> &Flow {
+        match side {
+            Side::Client => &self.to_server,
+            Side::Server => &self.to_client,
+        }
+    }
+
+    /// First to last packet.
+    #[must_use]
+    pub const fn duration(&self) -> Duration {
+        self.last_at.since(self.first_at)
+    }
+
+    /// How the windows that `side` advertises are to be read.
+    #[must_use]
+    pub fn window_scale(&self, side: Side) -> WindowScale {
+        let (own, peer) = (self.flow(side).syn, self.flow(side.peer()).syn);
+        //= https://www.rfc-editor.org/rfc/rfc7323#section-2.2
+        //# Thus, the window scale factor is fixed in each direction when a
+        //# connection is opened.
+        match (own, peer) {
+            (Some(own), Some(peer)) => {
+                let agreed = own.window_scale.is_some() && peer.window_scale.is_some();
+                WindowScale::Known(own.window_scale.filter(|_| agreed).unwrap_or(0))
+            }
+            // A SYN-ACK carries the option only where the SYN did.
+            (Some(own), None) if side == Side::Server => {
+                WindowScale::Known(own.window_scale.unwrap_or(0))
+            }
+            (Some(only), None) | (None, Some(only)) if only.window_scale.is_none() => {
+                WindowScale::Known(0)
+            }
+            (Some(_), None) | (None, Some(_) | None) => WindowScale::Unknown,
+        }
+    }
+
+    /// The window that `packet` advertises, in bytes; `None` where its scale is not known.
+    #[must_use]
+    pub fn window(&self, packet: &Packet) -> Option<u64> {
+        let field = u64::from(packet.window);
+        //= https://www.rfc-editor.org/rfc/rfc7323#section-2.2
+        //# The window field in a segment where the SYN bit is set (i.e., a <SYN>
+        //# or <SYN,ACK>) MUST NOT be scaled.
+        if packet.flags.contains(TcpFlags::SYN) || field == 0 {
+            return Some(field);
+        }
+        match self.window_scale(packet.side) {
+            WindowScale::Known(shift) => Some(field << shift),
+            WindowScale::Unknown => None,
+        }
+    }
+
+    /// Smallest and largest window that `side` advertised after its SYN.
+    #[must_use]
+    pub fn window_range(&self, side: Side) -> Option<(u64, u64)> {
+        self.packets
+            .iter()
+            .filter(|packet| packet.side == side && !packet.flags.contains(TcpFlags::SYN))
+            .filter(|packet| !packet.flags.contains(TcpFlags::RST) && packet.role != Role::Stray)
+            .filter_map(|packet| self.window(packet))
+            .fold(None, |range, window| match range {
+                Some((low, high)) => Some((window.min(low), window.max(high))),
+                None => Some((window, window)),
+            })
+    }
+
+    /// Whether SACK is in use; `None` where a SYN is missing.
+    #[must_use]
+    pub fn sack(&self) -> Option<bool> {
+        Some(self.to_server.syn?.sack_permitted && self.to_client.syn?.sack_permitted)
+    }
+
+    /// Whether timestamps are in use; `None` where a SYN is missing.
+    #[must_use]
+    pub fn timestamps(&self) -> Option<bool> {
+        Some(self.to_server.syn?.timestamps && self.to_client.syn?.timestamps)
+    }
+
+    /// Payload bytes of a full segment from `side`: the smaller MSS of both SYNs (the larger one is
+    /// above what the path to the other end carries) less the timestamps that every segment carries.
+    /// Without SYNs, the largest payload that still fits an Ethernet frame, or 1448.
+    #[must_use]
+    pub fn segment_payload(&self, side: Side) -> u32 {
+        const ETHERNET: u32 = 1460;
+        const WITH_TIMESTAMPS: u32 = 1448;
+        const TIMESTAMPS: u32 = 12;
+        let offered = [self.to_server.syn, self.to_client.syn]
+            .into_iter()
+            .flatten()
+            .filter_map(|syn| syn.mss)
+            .min();
+        match offered {
+            Some(mss) => {
+                let options = if self.timestamps() == Some(false) {
+                    0
+                } else {
+                    TIMESTAMPS
+                };
+                u32::from(mss).saturating_sub(options).max(1)
+            }
+            None => match self.flow(side).largest_segment {
+                0 => WITH_TIMESTAMPS,
+                largest if largest <= ETHERNET => largest,
+                _ => WITH_TIMESTAMPS,
+            },
+        }
+    }
+
+    /// From SYN to SYN-ACK: the path from the tap to the server and back. `None` where the SYN was sent
+    /// again, since nobody knows which one was answered (Karn's rule).
+    #[must_use]
+    pub fn server_half(&self) -> Option<Duration> {
+        let handshake = &self.handshake;
+        if handshake.syn_repeats > 0 || handshake.syn_ack_repeats > 0 {
+            return None;
+        }
+        handshake.syn_ack?.at.checked_since(handshake.syn?.at)
+    }
+
+    /// From SYN-ACK to the client's next packet: the path from the tap to the client and back.
+    #[must_use]
+    pub fn client_half(&self) -> Option<Duration> {
+        let handshake = &self.handshake;
+        if handshake.syn_ack_repeats > 0 {
+            return None;
+        }
+        handshake.ack?.0.at.checked_since(handshake.syn_ack?.at)
+    }
+
+    /// Smallest span from the tap to `side` and back: by the handshake and by the samples of what the
+    /// other side sent.
+    #[must_use]
+    pub fn half_rtt(&self, side: Side) -> Option<Duration> {
+        let handshake = match side {
+            Side::Server => self.server_half(),
+            Side::Client => self.client_half(),
+        };
+        let samples = self.flow(side.peer()).rtt.iter().map(|sample| sample.rtt);
+        samples.chain(handshake).min()
+    }
+
+    /// The path's RTT without queues: both halves, each at its smallest; with one half alone only where
+    /// the capture was made at the other end of it.
+    #[must_use]
+    pub fn base_rtt(&self) -> Option<Duration> {
+        match (self.half_rtt(Side::Client), self.half_rtt(Side::Server)) {
+            (Some(client), Some(server)) => Some(client + server),
+            (Some(half), None) if self.vantage == Vantage::Server => Some(half),
+            (None, Some(half)) if self.vantage == Vantage::Client => Some(half),
+            (Some(_) | None, None) | (None, Some(_)) => None,
+        }
+    }
+
+    /// RTT of the handshake: the half that crosses the path at the ends, both halves in between.
+    #[must_use]
+    pub fn handshake_rtt(&self) -> Option<Duration> {
+        match self.vantage {
+            Vantage::Client | Vantage::Unknown => self.server_half(),
+            Vantage::Server => self.client_half(),
+            Vantage::Between => Some(self.server_half()? + self.client_half()?),
+        }
+    }
+
+    /// From the first packet of set-up to its end; `None` where set-up is not in the capture.
+    #[must_use]
+    pub fn handshake_span(&self) -> Option<(Time, Time)> {
+        let handshake = &self.handshake;
+        let from = handshake.syn.or(handshake.syn_ack)?.at;
+        let to = handshake.ack.map(|(mark, _)| mark).or(handshake.syn_ack);
+        Some((from, to.map_or(self.last_at, |mark| mark.at)))
+    }
+}
+
+/// A connection while packets still come.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionState {
+    client: Endpoint,
+    server: Endpoint,
+    evidence: ClientEvidence,
+    first_at: Time,
+    last_at: Time,
+    packets: Vec<Packet>,
+    handshake: Handshake,
+    syn_seq: Option<SeqNum>,
+    to_server: FlowState,
+    to_client: FlowState,
+    last_window: [Option<u16>; 2],
+    turns: TurnFollower,
+    tls: TlsFollower,
+    clock_steps: u64,
+}
+
+impl ConnectionState {
+    pub(crate) fn new(
+        client: Endpoint,
+        server: Endpoint,
+        evidence: ClientEvidence,
+        at: Time,
+    ) -> Self {
+        Self {
+            client,
+            server,
+            evidence,
+            first_at: at,
+            last_at: at,
+            packets: Vec::new(),
+            handshake: Handshake::default(),
+            syn_seq: None,
+            to_server: FlowState::default(),
+            to_client: FlowState::default(),
+            last_window: [None; 2],
+            turns: TurnFollower::default(),
+            tls: TlsFollower::default(),
+            clock_steps: 0,
+        }
+    }
+
+    /// Whether a SYN with `seq` opens another connection between the same ports, rather than being this
+    /// connection's SYN again.
+    pub(crate) fn is_over_for(&self, seq: SeqNum) -> bool {
+        self.syn_seq != Some(seq)
+    }
+
+    pub(crate) fn observe(&mut self, segment: &Segment<'_>, side: Side) {
+        if segment.at < self.last_at {
+            self.clock_steps += 1;
+        }
+        self.last_at = self.last_at.max(segment.at);
+        let mark = Mark {
+            at: self.last_at,
+            frame: segment.frame,
+        };
+        let copy = self.state(side).is_copy(segment);
+        if !copy && segment.flags.contains(TcpFlags::SYN) {
+            self.on_syn(segment, side, mark);
+        }
+        let payload_at = segment.seq + u32::from(segment.flags.contains(TcpFlags::SYN));
+        let position = self.state(side).position(payload_at);
+        let ack = segment
+            .ack
+            .and_then(|ack| self.state(side.peer()).position(ack));
+        let mut packet = Packet {
+            at: mark.at,
+            frame: segment.frame,
+            from: position.unwrap_or_default(),
+            ack,
+            len: segment.payload_len,
+            window: segment.window,
+            flags: segment.flags,
+            side,
+            role: Role::Ack,
+            sack: !segment.options.sack.is_empty(),
+        };
+        let index = self.packets.len();
+        self.state(side).flow.packets += 1;
+        let syn = segment.flags.contains(TcpFlags::SYN);
+        packet.role = match position {
+            None => {
+                self.state(side).flow.strays += 1;
+                packet.len = 0;
+                packet.ack = None;
+                Role::Stray
+            }
+            Some(_) if copy => Role::Copy,
+            Some(from) if packet.len > 0 => self.on_data(segment, side, index, mark, from),
+            Some(_) if syn => Role::Syn,
+            Some(_) if self.ends(segment.flags) => Role::End,
+            Some(_) => Role::Ack,
+        };
+        if packet.role != Role::Copy && packet.role != Role::Stray {
+            self.on_ack(segment, &packet);
+            self.on_end(&packet);
+            self.turns.on_packet(&packet, segment.payload);
+            if packet.role == Role::New && !segment.payload.is_empty() {
+                self.tls.on_data(side, mark, segment.payload);
+            }
+        }
+        if packet.is_pure_ack() {
+            self.state(side).flow.pure_acks += 1;
+        }
+        self.packets.push(packet);
+    }
+
+    pub(crate) fn finish(self) -> Connection {
+        let (to_server, to_client) = (self.to_server.finish(), self.to_client.finish());
+        let quality = Quality {
+            clock_steps: self.clock_steps,
+            one_direction: match (to_server.packets, to_client.packets) {
+                (_, 0) => Some(Side::Client),
+                (0, _) => Some(Side::Server),
+                (_, _) => None,
+            },
+            filtered: is_filtered(&to_server, &to_client),
+        };
+        let close = close(&to_server, &to_client);
+        let mut connection = Connection {
+            client: self.client,
+            server: self.server,
+            evidence: self.evidence,
+            first_at: self.first_at,
+            last_at: self.last_at,
+            packets: self.packets,
+            handshake: self.handshake,
+            tls: self.tls.handshake(),
+            to_server,
+            to_client,
+            turns: self.turns.finish(),
+            close,
+            vantage: Vantage::Unknown,
+            quality,
+        };
+        connection.vantage = vantage(&connection);
+        connection
+    }
+
+    const fn state(&mut self, side: Side) -> &mut FlowState {
+        match side {
+            Side::Client => &mut self.to_server,
+            Side::Server => &mut self.to_client,
+        }
+    }
+
+    const fn ends(&self, flags: TcpFlags) -> bool {
+        flags.contains(TcpFlags::FIN) || flags.contains(TcpFlags::RST)
+    }
+
+    fn on_syn(&mut self, segment: &Segment<'_>, side: Side, mark: Mark) {
+        self.state(side).on_syn(segment);
+        let handshake = &mut self.handshake;
+        match side {
+            Side::Client => {
+                self.syn_seq = Some(segment.seq);
+                handshake.syn_repeats += u32::from(handshake.syn.is_some());
+                handshake.syn.get_or_insert(mark);
+                if handshake.syn_ack.is_none() {
+                    handshake.last_syn = Some(mark);
+                }
+            }
+            Side::Server => {
+                handshake.syn_ack_repeats += u32::from(handshake.syn_ack.is_some());
+                handshake.syn_ack.get_or_insert(mark);
+            }
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        segment: &Segment<'_>,
+        side: Side,
+        index: usize,
+        mark: Mark,
+        from: i64,
+    ) -> Role {
+        let state = self.state(side);
+        let role = state.on_data(index, mark, from, segment.payload_len);
+        let flow = &mut state.flow;
+        flow.segments += 1;
+        flow.payload_bytes = flow
+            .payload_bytes
+            .saturating_add(u64::from(segment.payload_len));
+        flow.largest_segment = flow.largest_segment.max(segment.payload_len);
+        if segment.header_len > 0 {
+            flow.header_len = segment.header_len;
+        }
+        role
+    }
+
+    fn on_ack(&mut self, segment: &Segment<'_>, packet: &Packet) {
+        let side = packet.side;
+        if side == Side::Client
+            && self.handshake.syn_ack.is_some()
+            && self.handshake.ack.is_none()
+            && packet.ack.is_some()
+        {
+            self.handshake.ack = Some((packet.mark(), packet.is_pure_ack()));
+        }
+        let Some(to) = packet.ack else { return };
+        let number = segment.ack.unwrap_or(segment.seq);
+        let blocks = segment.options.sack;
+        let holds_more = blocks
+            .iter()
+            .any(|(left, _)| left.distance_from(number) > 0);
+        //= https://www.rfc-editor.org/rfc/rfc2883#section-4
+        //# Following the definition in RFC 2018, the left edge of a SACK block is the first sequence
+        let duplicate = blocks
+            .iter()
+            .next()
+            .is_some_and(|(_, right)| right.distance_from(number) <= 0);
+        let slot = usize::from(side == Side::Server);
+        let window_changed = self.last_window[slot] != Some(packet.window);
+        self.last_window[slot] = Some(packet.window);
+        let ack = PeerAck {
+            bare: packet.is_pure_ack(),
+            window_changed,
+            zero_window: packet.window == 0 && !packet.flags.contains(TcpFlags::RST),
+            holds_more,
+        };
+        self.state(side.peer()).on_ack(packet.at, to, &ack);
+        if duplicate {
+            self.state(side).flow.duplicate_sacks += 1;
+            self.on_duplicate_sack(side.peer(), blocks.iter().next());
+        }
+    }
+
+    /// The peer of `side` received a block twice: the latest repeat of it was not needed.
+    fn on_duplicate_sack(&mut self, side: Side, block: Option<(SeqNum, SeqNum)>) {
+        let state = self.state(side);
+        let Some((left, right)) = block else { return };
+        let (Some(left), Some(right)) = (state.position(left), state.position(right)) else {
+            return;
+        };
+        let candidates: Vec<usize> = state.flow.repeats.iter().rev().take(16).copied().collect();
+        for index in candidates {
+            if let Some(packet) = self.packets.get_mut(index)
+                && packet.from < right
+                && packet.to() > left
+            {
+                packet.role = Role::Repeated(Repeat::Spurious);
+                return;
+            }
+        }
+    }
+
+    fn on_end(&mut self, packet: &Packet) {
+        let flow = &mut self.state(packet.side).flow;
+        if packet.flags.contains(TcpFlags::RST) {
+            flow.reset.get_or_insert(packet.mark());
+        } else if packet.flags.contains(TcpFlags::FIN) {
+            flow.fin.get_or_insert(packet.mark());
+            flow.end = flow.end.max(packet.to());
+        }
+    }
+}
+
+/// Data was acknowledged on packets with other business, and not one bare ACK is there: on a real
+/// connection the third step of the handshake alone is one.
+fn is_filtered(to_server: &Flow, to_client: &Flow) -> bool {
+    let bare = to_server.pure_acks + to_client.pure_acks;
+    let both = to_server.packets > 0 && to_client.packets > 0;
+    both && bare == 0 && to_server.segments + to_client.segments >= 2
+}
+
+fn close(to_server: &Flow, to_client: &Flow) -> Close {
+    let end = |flow: &Flow| match (flow.fin, flow.reset) {
+        (Some(fin), Some(reset)) => Some(if reset.at < fin.at { reset } else { fin }),
+        (fin, reset) => fin.or(reset),
+    };
+    let (Some(side), first) = (match (end(to_server), end(to_client)) {
+        (Some(client), Some(server)) if (server.at, server.frame) < (client.at, client.frame) => {
+            (Some(Side::Server), Some(server))
+        }
+        (Some(client), _) => (Some(Side::Client), Some(client)),
+        (None, Some(server)) => (Some(Side::Server), Some(server)),
+        (None, None) => (None, None),
+    }) else {
+        return Close::Open;
+    };
+    let Some(first) = first else {
+        return Close::Open;
+    };
+    let (own, peer) = match side {
+        Side::Client => (to_server, to_client),
+        Side::Server => (to_client, to_server),
+    };
+    if own.fin == Some(first) {
+        Close::Fin(Closing {
+            first: side,
+            first_fin: first,
+            second: end(peer),
+        })
+    } else {
+        Close::Reset(side, first)
+    }
+}
+
+fn vantage(connection: &Connection) -> Vantage {
+    /// Below this, both halves are local and their order is noise.
+    const LOCAL: Duration = Duration::from_millis(1);
+    let handshake = &connection.handshake;
+    // A data segment in place of the ACK may have waited for the application: it can show that the
+    // client is near, not that it is far.
+    let bare = handshake.ack.is_some_and(|(_, bare)| bare);
+    let halves = match (connection.client_half(), connection.server_half()) {
+        (Some(client), Some(server)) => Some((client, server)),
+        (_, _) => connection
+            .half_rtt(Side::Client)
+            .zip(connection.half_rtt(Side::Server)),
+    };
+    match halves {
+        Some((client, server)) if client + server < LOCAL => Vantage::Unknown,
+        Some((client, server)) if client * 10 < server => Vantage::Client,
+        Some((client, server)) if server * 10 < client && bare => Vantage::Server,
+        Some(_) if bare => Vantage::Between,
+        Some(_) | None => Vantage::Unknown,
+    }
+}

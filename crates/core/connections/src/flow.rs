@@ -1,0 +1,424 @@
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use units::{SeqNum, Time};
+use wire::{Segment, TcpFlags};
+
+use crate::packet::{Mark, Repeat, Role};
+use crate::ranges::Ranges;
+
+/// What a SYN offered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SynOptions {
+    /// Maximum segment size in bytes.
+    pub mss: Option<u16>,
+    /// Window-scale shift, at most 14.
+    pub window_scale: Option<u8>,
+    /// SACK permitted.
+    pub sack_permitted: bool,
+    /// Timestamps.
+    pub timestamps: bool,
+}
+
+/// One round-trip sample: the span from a segment to the ACK that names its last byte, as the tap saw
+/// them. It covers the path from the tap to the receiver and back, not the way to the sender.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RttSample {
+    /// When the ACK was seen.
+    pub at: Time,
+    /// The span.
+    pub rtt: Duration,
+}
+
+/// One direction of a connection: the bytes one side sent, and what came back for them.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// The side's SYN or SYN-ACK, where captured.
+    pub syn: Option<SynOptions>,
+    /// Packets from this side.
+    pub packets: u64,
+    /// Packets with payload.
+    pub segments: u64,
+    /// Payload bytes in all of them, copies by the capture left out.
+    pub payload_bytes: u64,
+    /// Position of the stream's first byte: zero, or the first one known where the SYN is missing.
+    pub start: i64,
+    /// Position after the last byte sent.
+    pub end: i64,
+    /// Distinct bytes that the capture holds.
+    pub seen_bytes: u64,
+    /// Bytes sent again.
+    pub repeated_bytes: u64,
+    /// Segments with bytes sent again, as indices into [`crate::Connection::packets`].
+    pub repeats: Vec<usize>,
+    /// Segments that came late but were not sent again.
+    pub out_of_order: u64,
+    /// Packets that the capture saw twice.
+    pub copies: u64,
+    /// Segments with numbers outside any window.
+    pub strays: u64,
+    /// Bare ACKs from this side.
+    pub pure_acks: u64,
+    /// D-SACK blocks that this side sent: bytes which it received twice.
+    pub duplicate_sacks: u64,
+    /// Highest position which the peer acknowledged.
+    pub acked: Option<i64>,
+    /// Round-trip samples by Karn's rule, from bare ACKs only: an ACK that rides on data may have waited
+    /// for the application.
+    pub rtt: Vec<RttSample>,
+    /// Largest payload in one packet; above the MSS it shows offload.
+    pub largest_segment: u32,
+    /// IP and TCP header bytes of its latest data segment; zero where the source does not say.
+    pub header_len: u16,
+    /// Largest number of bytes sent and not yet acknowledged, at the tap.
+    pub max_in_flight: u64,
+    /// First and last packet with payload.
+    pub data: Option<(Mark, Mark)>,
+    /// The first FIN.
+    pub fin: Option<Mark>,
+    /// The first RST.
+    pub reset: Option<Mark>,
+}
+
+impl Flow {
+    /// Distinct bytes by sequence number, whether or not the capture holds them all.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.start.abs_diff(self.end)
+    }
+
+    /// Bytes within the stream that the capture does not hold. Where the peer acknowledged them, it is
+    /// the capture that lost them, not the network.
+    #[must_use]
+    pub const fn unseen_bytes(&self) -> u64 {
+        self.bytes().saturating_sub(self.seen_bytes)
+    }
+}
+
+/// The working state behind a [`Flow`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FlowState {
+    pub(crate) flow: Flow,
+    /// A sequence number and its position, moved along so that differences stay below 2^31.
+    anchor: Option<(SeqNum, i64)>,
+    seen: Ranges,
+    /// Segments whose ACK would give a round-trip sample: end, time, and whether any of it was repeated.
+    outstanding: VecDeque<Outstanding>,
+    /// Recent packets, to know a copy when it comes.
+    recent: VecDeque<Identity>,
+    /// When data was last seen beyond a hole, that is, when the hole appeared.
+    hole_since: Option<Time>,
+    /// ACKs of this flow's data that did not advance, since the last that did.
+    duplicate_acks: u32,
+    /// Whether the peer's SACK blocks point beyond the acknowledged edge.
+    peer_holds_more: bool,
+    /// Last new data, repeat, or advance of the acknowledged edge.
+    last_progress_at: Option<Time>,
+    /// Positions below this are repaired within the current recovery.
+    recovery: Option<(i64, Repeat)>,
+    smallest_rtt: Option<Duration>,
+    /// The receiver has closed its window.
+    zero_window: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    to: i64,
+    at: Time,
+    repeated: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Identity {
+    ip_id: u16,
+    seq: u32,
+    ack: Option<u32>,
+    window: u16,
+    len: u32,
+    flags: TcpFlags,
+}
+
+/// Farther than any window allows (RFC 7323 §2.3 limits windows to 2^30 bytes).
+const MAX_JUMP: i64 = 1 << 30;
+/// Copies made by a capture follow within few packets.
+const RECENT: usize = 64;
+/// Segments kept for round-trip samples: a window of 1 GiB of full segments is larger, but then samples
+/// are plenty.
+const MAX_OUTSTANDING: usize = 65_536;
+/// tshark's rule: what fills a hole within 3 ms, or the path's RTT where that is known, came late.
+const REORDERING: Duration = Duration::from_millis(3);
+/// Linux never waits less before it retransmits by timer (`TCP_RTO_MIN`, include/net/tcp.h).
+const MIN_RTO: Duration = Duration::from_millis(200);
+
+impl FlowState {
+    /// The position of `seq` in this stream; `None` if no window reaches there.
+    pub(crate) fn position(&mut self, seq: SeqNum) -> Option<i64> {
+        let (anchor, at) = *self.anchor.get_or_insert((seq, 0));
+        let distance = i64::from(seq.distance_from(anchor));
+        if distance.abs() > MAX_JUMP {
+            return None;
+        }
+        Some(at.saturating_add(distance))
+    }
+
+    /// The first byte after a SYN is position zero.
+    pub(crate) fn on_syn(&mut self, segment: &Segment<'_>) {
+        let first_byte = segment.seq + 1;
+        if self.flow.syn.is_none() {
+            self.anchor = Some((first_byte, 0));
+            self.flow.start = 0;
+            self.flow.end = self.flow.end.max(0);
+        }
+        self.flow.syn = Some(SynOptions {
+            mss: segment.options.mss,
+            window_scale: segment.options.window_scale.map(|shift| shift.min(14)),
+            sack_permitted: segment.options.sack_permitted,
+            timestamps: segment.options.timestamps.is_some(),
+        });
+    }
+
+    /// Whether this very packet was seen before. Retransmissions by Linux, Windows and the BSDs carry a
+    /// new IP identification; where there is none, or it is always zero, nothing is called a copy.
+    pub(crate) fn is_copy(&mut self, segment: &Segment<'_>) -> bool {
+        let Some(ip_id) = segment.ip_id.filter(|id| *id != 0) else {
+            return false;
+        };
+        let identity = Identity {
+            ip_id,
+            seq: segment.seq.get(),
+            ack: segment.ack.map(SeqNum::get),
+            window: segment.window,
+            len: segment.payload_len,
+            flags: segment.flags,
+        };
+        if self.recent.contains(&identity) {
+            self.flow.copies += 1;
+            return true;
+        }
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(identity);
+        false
+    }
+
+    /// Payload from this side at `[from, to)`; `index` is the packet's place in the connection.
+    pub(crate) fn on_data(&mut self, index: usize, mark: Mark, from: i64, len: u32) -> Role {
+        let to = from.saturating_add(i64::from(len));
+        let first = self.flow.data.is_none();
+        if first && self.flow.syn.is_none() {
+            self.flow.start = self.flow.acked.map_or(from, |acked| acked.min(from));
+            self.flow.end = self.flow.start;
+        }
+        let role = self.role(mark.at, from, to, len);
+        let fresh = self.seen.insert(from, to);
+        self.flow.seen_bytes = self.seen.total();
+        match role {
+            Role::New => {
+                if from > self.flow.end && !first {
+                    self.hole_since = Some(mark.at);
+                }
+                self.flow.end = self.flow.end.max(to);
+            }
+            Role::OutOfOrder => self.flow.out_of_order += 1,
+            Role::Repeated(_) => {
+                self.flow.repeats.push(index);
+                self.flow.repeated_bytes += u64::from(len).saturating_sub(fresh).max(1);
+            }
+            Role::Syn
+            | Role::Ack
+            | Role::Copy
+            | Role::KeepAlive
+            | Role::WindowProbe
+            | Role::End
+            | Role::Stray => return role,
+        }
+        self.flow.start = self.flow.start.min(from);
+        self.flow.data = Some((self.flow.data.map_or(mark, |(first, _)| first), mark));
+        self.track(mark.at, from, to, role);
+        self.move_anchor(to);
+        let flight = self
+            .flow
+            .acked
+            .map_or(self.flow.start, |acked| acked)
+            .abs_diff(self.flow.end);
+        if self.flow.acked.is_none_or(|acked| acked < self.flow.end) {
+            self.flow.max_in_flight = self.flow.max_in_flight.max(flight);
+        }
+        role
+    }
+
+    /// The peer acknowledges up to `to`. `bare`: nothing else in the packet; `moved`: its window changed.
+    pub(crate) fn on_ack(&mut self, at: Time, to: i64, ack: &PeerAck) {
+        self.zero_window = ack.zero_window;
+        let edge = self.flow.acked;
+        if edge.is_none_or(|edge| to > edge) {
+            self.duplicate_acks = 0;
+            self.peer_holds_more = ack.holds_more;
+            self.flow.acked = Some(to);
+            self.last_progress_at = Some(at);
+            self.sample(at, to, ack.bare);
+            self.move_anchor(to);
+            if self.recovery.is_some_and(|(until, _)| to >= until) {
+                self.recovery = None;
+            }
+        } else if edge == Some(to) && ack.bare && !ack.window_changed {
+            //= https://www.rfc-editor.org/rfc/rfc5681#section-2
+            //# An acknowledgment is considered a
+            //# "duplicate" in the following algorithms when (a) the receiver of
+            //# the ACK has outstanding data, (b) the incoming acknowledgment
+            //# carries no data, (c) the SYN and FIN bits are both off, (d) the
+            //# acknowledgment number is equal to the greatest acknowledgment
+            //# received on the given connection (TCP.UNA from [RFC793]) and (e)
+            //# the advertised window in the incoming acknowledgment equals the
+            //# advertised window in the last incoming acknowledgment.
+            if self.flow.end > to {
+                self.duplicate_acks = self.duplicate_acks.saturating_add(1);
+            }
+            self.peer_holds_more |= ack.holds_more;
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Flow {
+        if self.flow.syn.is_none()
+            && let Some(acked) = self.flow.acked
+            && self.flow.data.is_none()
+        {
+            self.flow.start = acked;
+            self.flow.end = acked;
+        }
+        // Data that was acknowledged beyond the last segment seen was sent, though not captured. A FIN
+        // takes one position more than the data.
+        let fin = i64::from(self.flow.fin.is_some());
+        if let Some(acked) = self.flow.acked {
+            self.flow.end = self.flow.end.max(acked - fin);
+        }
+        self.flow
+    }
+
+    fn role(&self, at: Time, from: i64, to: i64, len: u32) -> Role {
+        if self.flow.data.is_none() || from >= self.flow.end {
+            return match self.flow.acked {
+                Some(acked) if self.zero_window && len == 1 && from == acked => Role::WindowProbe,
+                Some(_) | None => Role::New,
+            };
+        }
+        let acked = self.flow.acked.unwrap_or(i64::MIN);
+        if len <= 1 && to <= acked && to == self.flow.end {
+            return Role::KeepAlive;
+        }
+        if self.zero_window && len == 1 && from == acked {
+            return Role::WindowProbe;
+        }
+        if to > self.flow.end {
+            // Partly new: a sender that repacketises (RFC 9293 §3.8.1) repeats the first part.
+            return Role::Repeated(self.cause(at, from, to, acked));
+        }
+        let unseen = self.seen.covered(from, to) == 0;
+        let reordering = self
+            .smallest_rtt
+            .map_or(REORDERING, |rtt| (rtt / 4).max(REORDERING));
+        let recent_hole = self
+            .hole_since
+            .is_some_and(|since| at.since(since) <= reordering);
+        if unseen && recent_hole && to > acked {
+            return Role::OutOfOrder;
+        }
+        Role::Repeated(self.cause(at, from, to, acked))
+    }
+
+    fn cause(&self, at: Time, from: i64, to: i64, acked: i64) -> Repeat {
+        if to <= acked {
+            return Repeat::Spurious;
+        }
+        let silent_for = self.last_progress_at.map(|last| at.since(last));
+        let patience = self
+            .smallest_rtt
+            .map_or(MIN_RTO, |rtt| (rtt + rtt / 4).max(MIN_RTO));
+        let timer_ran_out = silent_for.is_some_and(|silence| silence >= patience);
+        if let Some((until, cause)) = self.recovery
+            && from < until
+            && !timer_ran_out
+        {
+            return cause;
+        }
+        if self.duplicate_acks >= 3 || (self.duplicate_acks >= 1 && self.peer_holds_more) {
+            return Repeat::Fast;
+        }
+        if to == self.flow.end && from > acked {
+            return Repeat::TailProbe;
+        }
+        if timer_ran_out {
+            Repeat::Timeout
+        } else {
+            Repeat::Unknown
+        }
+    }
+
+    fn track(&mut self, at: Time, from: i64, to: i64, role: Role) {
+        if let Role::Repeated(cause) = role {
+            for segment in &mut self.outstanding {
+                segment.repeated |= segment.to > from;
+            }
+            if self.recovery.is_none_or(|(until, _)| from >= until) {
+                self.recovery = Some((self.flow.end.max(to), cause));
+            }
+            self.flow.end = self.flow.end.max(to);
+        } else if role == Role::New && self.outstanding.len() < MAX_OUTSTANDING {
+            self.outstanding.push_back(Outstanding {
+                to,
+                at,
+                repeated: false,
+            });
+        }
+        self.last_progress_at = Some(at);
+    }
+
+    fn sample(&mut self, at: Time, to: i64, bare: bool) {
+        let mut newest = None;
+        let mut tainted = false;
+        while let Some(segment) = self.outstanding.front().copied() {
+            if segment.to > to {
+                break;
+            }
+            self.outstanding.pop_front();
+            // Karn's algorithm (RFC 6298 §3): no sample from a repeated segment; nor from those behind
+            // it, whose ACK waited for the repair.
+            tainted |= segment.repeated;
+            newest = Some(segment);
+        }
+        if let Some(segment) = newest
+            && !tainted
+            && bare
+            && segment.to == to
+            && let Some(rtt) = at.checked_since(segment.at)
+        {
+            self.smallest_rtt = Some(self.smallest_rtt.map_or(rtt, |least| least.min(rtt)));
+            self.flow.rtt.push(RttSample { at, rtt });
+        }
+    }
+
+    /// Keeps the anchor near the stream's edge, so that 2^31 of distance is never reached.
+    fn move_anchor(&mut self, to: i64) {
+        if let Some((seq, at)) = self.anchor {
+            let distance = to.saturating_sub(at);
+            if let Ok(forward) = u32::try_from(distance) {
+                self.anchor = Some((seq + forward, to));
+            }
+        }
+    }
+}
+
+/// What an acknowledgment says besides its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerAck {
+    /// No payload, SYN, FIN or RST.
+    pub(crate) bare: bool,
+    /// The window field differs from the one before.
+    pub(crate) window_changed: bool,
+    /// The window is closed.
+    pub(crate) zero_window: bool,
+    /// SACK blocks beyond the acknowledged edge.
+    pub(crate) holds_more: bool,
+}

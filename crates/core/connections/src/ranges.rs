@@ -1,0 +1,56 @@
+use alloc::collections::BTreeMap;
+
+/// A set of positions as disjoint half-open ranges. An in-order stream is one range, however long.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ranges {
+    spans: BTreeMap<i64, i64>,
+    total: u64,
+}
+
+impl Ranges {
+    /// Adds `[from, to)` and returns how many positions are new.
+    pub(crate) fn insert(&mut self, from: i64, to: i64) -> u64 {
+        if from >= to {
+            return 0;
+        }
+        let (mut from, mut to) = (from, to);
+        let before = self.total;
+        // Swallow every range that touches the new one: at most one starts before it, and neighbours
+        // merge, so that a stream without holes stays one entry.
+        while let Some((&left, &right)) = self.spans.range(..=to).next_back() {
+            if right < from {
+                break;
+            }
+            self.spans.remove(&left);
+            self.total = self.total.saturating_sub(left.abs_diff(right));
+            from = from.min(left);
+            to = to.max(right);
+        }
+        self.spans.insert(from, to);
+        self.total = self.total.saturating_add(from.abs_diff(to));
+        self.total.saturating_sub(before)
+    }
+
+    /// How many positions of `[from, to)` are in the set.
+    pub(crate) fn covered(&self, from: i64, to: i64) -> u64 {
+        let before = self.spans.range(..from).next_back();
+        let within = self.spans.range(from..to.max(from));
+        before
+            .into_iter()
+            .chain(within)
+            .map(|(&left, &right)| {
+                let (left, right) = (left.max(from), right.min(to));
+                if left < right {
+                    left.abs_diff(right)
+                } else {
+                    0
+                }
+            })
+            .sum()
+    }
+
+    /// How many positions the set holds.
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+}
