@@ -1,1 +1,475 @@
-//! Under construction.
+//! Socket options: applied, read back, recorded.
+//!
+//! Every option of a profile is set, then asked for again, and the two are compared by a rule of that
+//! option's own. An option that the kernel refuses or changes is an error: for a relay whose whole point
+//! is how its sockets behave, a warning would be a lie.
+
+use std::fmt;
+use std::io;
+use std::mem::size_of;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use profile::{KeepAlive, Side, TcpProfile};
+use rustix::net::RecvFlags;
+use socket2::SockRef;
+use units::Rate;
+
+/// An option as asked for and as the kernel reports it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Applied {
+    /// The option's name in the kernel's headers.
+    pub option: &'static str,
+    /// What the profile asks for.
+    pub requested: String,
+    /// What was read back.
+    pub effective: String,
+}
+
+/// A profile's setting could not be put into effect.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The kernel refused the option.
+    #[error("cannot set {option} to {requested} on the {side} socket to {peer}")]
+    Set {
+        /// The option's name in the kernel's headers.
+        option: &'static str,
+        /// What the profile asks for.
+        requested: String,
+        /// Which socket.
+        side: Side,
+        /// Its other end.
+        peer: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The option was set and could not be read back.
+    #[error("cannot read back {option} from the {side} socket to {peer}")]
+    ReadBack {
+        /// The option's name in the kernel's headers.
+        option: &'static str,
+        /// Which socket.
+        side: Side,
+        /// Its other end.
+        peer: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel accepted the option and then reported another value.
+    #[error("{option} on the {side} socket to {peer} reads back {effective}, not {requested}")]
+    NotEffective {
+        /// The option's name in the kernel's headers.
+        option: &'static str,
+        /// Which socket.
+        side: Side,
+        /// Its other end.
+        peer: SocketAddr,
+        /// What the profile asks for.
+        requested: String,
+        /// What was read back.
+        effective: String,
+    },
+}
+
+/// Puts `profile` into effect on a TCP socket. `side` and `peer` are for the error only.
+///
+/// Leaves `SO_SNDBUF` and `SO_RCVBUF` alone: setting either ends the kernel's autotuning.
+pub fn apply(
+    socket: &impl AsFd,
+    profile: &TcpProfile,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<Vec<Applied>, ApplyError> {
+    let mut options = Options {
+        socket: SockRef::from(socket),
+        side,
+        peer,
+        applied: Vec::new(),
+    };
+    options.congestion_control(&profile.congestion_control)?;
+    options.exact(
+        "TCP_NODELAY",
+        !profile.nagle,
+        |socket, value| socket.set_tcp_nodelay(*value),
+        |socket| socket.tcp_nodelay(),
+    )?;
+    if let Some(low_water) = profile.notsent_low_water {
+        let bytes = u32::try_from(low_water.get()).unwrap_or(u32::MAX);
+        options.exact(
+            "TCP_NOTSENT_LOWAT",
+            &bytes,
+            |socket, value| socket.set_tcp_notsent_lowat(*value),
+            |socket| socket.tcp_notsent_lowat(),
+        )?;
+    }
+    if let Some(keep_alive) = profile.keep_alive {
+        options.keep_alive(keep_alive)?;
+    }
+    if let Some(timeout) = profile.user_timeout {
+        options.exact(
+            "TCP_USER_TIMEOUT",
+            &Span(timeout),
+            |socket, value| socket.set_tcp_user_timeout(Some(value.0)),
+            |socket| Ok(Span(socket.tcp_user_timeout()?.unwrap_or_default())),
+        )?;
+    }
+    if let Some(rate) = profile.max_pacing_rate {
+        options.pacing_rate(rate)?;
+    }
+    Ok(options.applied)
+}
+
+/// Bounds the rate at which a socket's segments leave. The kernel counts payload bytes, so a rate on
+/// the wire has to be scaled down by the share of the headers first.
+pub fn set_pacing_rate(
+    socket: &impl AsFd,
+    rate: Rate,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<Applied, ApplyError> {
+    let mut options = Options {
+        socket: SockRef::from(socket),
+        side,
+        peer,
+        applied: Vec::new(),
+    };
+    options.pacing_rate(rate)
+}
+
+/// What an idle connection has to say for itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum IdleState {
+    /// Open, nothing to read.
+    Quiet,
+    /// The peer has sent its FIN.
+    Finished,
+    /// The peer has sent bytes that nobody asked for.
+    Unsolicited,
+    /// The connection failed, by a reset or by a timeout.
+    Failed,
+}
+
+/// Looks at an idle connection without taking anything from it and without waiting.
+#[must_use]
+pub fn idle_state(socket: &impl AsFd) -> IdleState {
+    let mut byte = [0_u8; 1];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match rustix::net::recv(socket, &mut byte, flags) {
+        Ok((0, _)) => IdleState::Finished,
+        Ok(_) => IdleState::Unsolicited,
+        Err(rustix::io::Errno::AGAIN) => IdleState::Quiet,
+        Err(_) => IdleState::Failed,
+    }
+}
+
+/// One socket under way to its profile.
+struct Options<'a> {
+    socket: SockRef<'a>,
+    side: Side,
+    peer: SocketAddr,
+    applied: Vec<Applied>,
+}
+
+impl Options<'_> {
+    /// Takes the first algorithm that the kernel has and lets this process use
+    /// (`net.ipv4.tcp_allowed_congestion_control`); an error tells of the last one's refusal.
+    fn congestion_control(&mut self, preferences: &[String]) -> Result<(), ApplyError> {
+        const OPTION: &str = "TCP_CONGESTION";
+        let requested = preferences.join(" or ");
+        let mut refusal = None;
+        for name in preferences {
+            match self.socket.set_tcp_congestion(name.as_bytes()) {
+                Ok(()) => {
+                    let effective = self
+                        .socket
+                        .tcp_congestion()
+                        .map_err(|source| self.unreadable(OPTION, source))?;
+                    let effective = String::from_utf8_lossy(&effective)
+                        .trim_end_matches('\0')
+                        .to_owned();
+                    if effective != *name {
+                        return Err(self.ineffective(OPTION, requested, effective));
+                    }
+                    self.record(OPTION, requested, effective);
+                    return Ok(());
+                }
+                Err(source) => refusal = Some(source),
+            }
+        }
+        match refusal {
+            Some(source) => Err(self.refused(OPTION, requested, source)),
+            None => Ok(()),
+        }
+    }
+
+    fn keep_alive(&mut self, keep_alive: KeepAlive) -> Result<(), ApplyError> {
+        // Times first: switched on before them, the first probe would be timed by the defaults.
+        let parameters = socket2::TcpKeepalive::new();
+        self.exact(
+            "TCP_KEEPIDLE",
+            &Span(keep_alive.idle),
+            |socket, value| {
+                // socket2 sets SO_KEEPALIVE along with any of the times.
+                socket.set_tcp_keepalive(&parameters.clone().with_time(value.0))
+            },
+            |socket| socket.tcp_keepalive_time().map(Span),
+        )?;
+        self.exact(
+            "TCP_KEEPINTVL",
+            &Span(keep_alive.interval),
+            |socket, value| socket.set_tcp_keepalive(&parameters.clone().with_interval(value.0)),
+            |socket| socket.tcp_keepalive_interval().map(Span),
+        )?;
+        self.exact(
+            "TCP_KEEPCNT",
+            &keep_alive.probes,
+            |socket, value| socket.set_tcp_keepalive(&parameters.clone().with_retries(*value)),
+            |socket| socket.tcp_keepalive_retries(),
+        )?;
+        self.exact(
+            "SO_KEEPALIVE",
+            &true,
+            |socket, value| socket.set_keepalive(*value),
+            |socket| socket.keepalive(),
+        )
+    }
+
+    fn pacing_rate(&mut self, rate: Rate) -> Result<Applied, ApplyError> {
+        const OPTION: &str = "SO_MAX_PACING_RATE";
+        let bytes_per_s = rate.bytes_per_s();
+        self.exact(
+            OPTION,
+            &BytesPerSecond(bytes_per_s),
+            |socket, value| set_max_pacing_rate(socket, value.0),
+            |socket| max_pacing_rate(socket).map(BytesPerSecond),
+        )?;
+        Ok(Applied {
+            option: OPTION,
+            requested: rate.to_string(),
+            effective: BytesPerSecond(bytes_per_s).to_string(),
+        })
+    }
+
+    /// Sets an option whose value must read back as it was set.
+    fn exact<T: PartialEq + fmt::Display>(
+        &mut self,
+        option: &'static str,
+        requested: &T,
+        set: impl Fn(&SockRef<'_>, &T) -> io::Result<()>,
+        read: impl Fn(&SockRef<'_>) -> io::Result<T>,
+    ) -> Result<(), ApplyError> {
+        set(&self.socket, requested)
+            .map_err(|source| self.refused(option, requested.to_string(), source))?;
+        let effective = read(&self.socket).map_err(|source| self.unreadable(option, source))?;
+        if effective != *requested {
+            return Err(self.ineffective(option, requested.to_string(), effective.to_string()));
+        }
+        self.record(option, requested.to_string(), effective.to_string());
+        Ok(())
+    }
+
+    fn record(&mut self, option: &'static str, requested: String, effective: String) {
+        self.applied.push(Applied {
+            option,
+            requested,
+            effective,
+        });
+    }
+
+    fn refused(&self, option: &'static str, requested: String, source: io::Error) -> ApplyError {
+        ApplyError::Set {
+            option,
+            requested,
+            side: self.side,
+            peer: self.peer,
+            source,
+        }
+    }
+
+    fn unreadable(&self, option: &'static str, source: io::Error) -> ApplyError {
+        ApplyError::ReadBack {
+            option,
+            side: self.side,
+            peer: self.peer,
+            source,
+        }
+    }
+
+    fn ineffective(
+        &self,
+        option: &'static str,
+        requested: String,
+        effective: String,
+    ) -> ApplyError {
+        ApplyError::NotEffective {
+            option,
+            side: self.side,
+            peer: self.peer,
+            requested,
+            effective,
+        }
+    }
+}
+
+#[derive(PartialEq)]
+struct Span(Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&units::format_span(self.0))
+    }
+}
+
+#[derive(PartialEq)]
+struct BytesPerSecond(u64);
+
+impl fmt::Display for BytesPerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Rate::bit_per_s(self.0.saturating_mul(8)).fmt(f)
+    }
+}
+
+/// `SO_MAX_PACING_RATE`, which no safe wrapper offers, in its 64-bit form (kernel 5.0 and later).
+fn set_max_pacing_rate(socket: &SockRef<'_>, bytes_per_s: u64) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<u64>()).expect("8 fits any socklen_t");
+    // SAFETY: the descriptor is borrowed for the call, the kernel reads `length` bytes of a live u64.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_per_s).cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn max_pacing_rate(socket: &SockRef<'_>) -> io::Result<u64> {
+    let mut bytes_per_s = 0_u64;
+    let mut length = libc::socklen_t::try_from(size_of::<u64>()).expect("8 fits any socklen_t");
+    // SAFETY: the descriptor is borrowed for the call, the kernel writes at most `length` bytes into a
+    // live u64.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw mut bytes_per_s).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(bytes_per_s)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use units::Bytes;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let client = TcpStream::connect(address).unwrap();
+        (client, listener.accept().unwrap().0, address)
+    }
+
+    #[test]
+    fn every_built_in_profile_is_applied_and_reads_back() {
+        for name in profile::builtin::NAMES {
+            let (client, _server, peer) = pair();
+            let profile = profile::builtin::find(name).unwrap();
+            let applied = apply(&client, &profile, Side::Server, peer).unwrap();
+            let options: Vec<_> = applied.iter().map(|applied| applied.option).collect();
+            assert_eq!(
+                options,
+                [
+                    "TCP_CONGESTION",
+                    "TCP_NODELAY",
+                    "TCP_NOTSENT_LOWAT",
+                    "TCP_KEEPIDLE",
+                    "TCP_KEEPINTVL",
+                    "TCP_KEEPCNT",
+                    "SO_KEEPALIVE",
+                    "TCP_USER_TIMEOUT",
+                ],
+            );
+            assert!(client.nodelay().unwrap());
+        }
+    }
+
+    #[test]
+    fn the_first_algorithm_that_the_kernel_has_is_taken() {
+        let (client, _server, peer) = pair();
+        let mut profile = profile::builtin::wan();
+        profile.congestion_control = vec!["no-such-cc".into(), "reno".into(), "cubic".into()];
+        let applied = apply(&client, &profile, Side::Server, peer).unwrap();
+        assert_eq!(applied[0].requested, "no-such-cc or reno or cubic");
+        assert_eq!(applied[0].effective, "reno");
+    }
+
+    #[test]
+    fn a_refusal_names_option_side_and_peer_and_keeps_the_kernels_word_as_source() {
+        let (client, _server, peer) = pair();
+        let mut profile = profile::builtin::lan();
+        profile.congestion_control = vec!["no-such-cc".into()];
+        let error = apply(&client, &profile, Side::Client, peer).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("cannot set TCP_CONGESTION to no-such-cc on the client-side socket to {peer}")
+        );
+        let source = std::error::Error::source(&error).unwrap();
+        assert!(source.to_string().contains("os error 2"), "{source}");
+    }
+
+    #[test]
+    fn a_pacing_rate_reads_back_beyond_32_bits() {
+        let (client, _server, peer) = pair();
+        for rate in [Rate::mbit_per_s(100), Rate::mbit_per_s(40_000)] {
+            let applied = set_pacing_rate(&client, rate, Side::Server, peer).unwrap();
+            assert_eq!(applied.effective, rate.to_string());
+        }
+    }
+
+    #[test]
+    fn a_low_water_mark_reads_back_as_it_was_set() {
+        let (client, _server, peer) = pair();
+        let mut profile = profile::builtin::wan();
+        profile.notsent_low_water = Some(Bytes::new(12_345));
+        let applied = apply(&client, &profile, Side::Server, peer).unwrap();
+        let low_water = applied
+            .iter()
+            .find(|applied| applied.option == "TCP_NOTSENT_LOWAT");
+        assert_eq!(low_water.unwrap().effective, "12345");
+    }
+
+    #[test]
+    fn an_idle_connection_tells_quiet_from_finished_and_from_unsolicited_bytes() {
+        let (client, mut server, _) = pair();
+        assert_eq!(idle_state(&client), IdleState::Quiet);
+        server.write_all(b"x").unwrap();
+        let mut byte = [0];
+        client.peek(&mut byte).unwrap(); // waits until the byte is there
+        assert_eq!(idle_state(&client), IdleState::Unsolicited);
+
+        let (client, server, _) = pair();
+        drop(server);
+        client.peek(&mut byte).unwrap(); // waits for the FIN
+        assert_eq!(idle_state(&client), IdleState::Finished);
+    }
+}
