@@ -92,7 +92,7 @@ pub fn apply(
     options.congestion_control(&profile.congestion_control)?;
     options.exact(
         "TCP_NODELAY",
-        !profile.nagle,
+        &!profile.nagle,
         |socket, value| socket.set_tcp_nodelay(*value),
         |socket| socket.tcp_nodelay(),
     )?;
