@@ -1,9 +1,12 @@
-//! Packets: views over captured bytes, and the meaning the analyser needs.
+//! Packets: captured bytes, and the meaning the analyser needs.
 //!
-//! Two views of every packet, as in smoltcp: a *view* judges nothing and prints everything, an
-//! [`Observation`] is what the packet means to an analysis, whatever source it came from (a capture
-//! file, a live socket, or the printed lines of `tcpdump`). Decoding never panics; an error says field,
-//! offset and length, and "cut off by the snapshot length" is not "malformed".
+//! [`decode`] turns one captured frame into an [`Observation`], which is what a packet means to an
+//! analysis whatever source it came from: a capture file, a live socket, or the printed lines of
+//! `tcpdump`. Nothing is allocated and nothing is copied but numbers. Decoding never panics; an error
+//! names field, offset and length, and "cut off by the snapshot length" is not "malformed".
+//!
+//! [`write`] goes the other way, so that simulators and tests make the packets they speak of, and
+//! [`http`] reads the head of an HTTP/1 message as far as it was captured.
 
 #![no_std]
 
@@ -11,8 +14,21 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod decode;
+mod error;
+mod frame;
+pub mod http;
+mod ip;
+mod link;
 mod observation;
+mod tcp;
+#[cfg(test)]
+mod tests;
+pub mod write;
 
+pub use decode::decode;
+pub use error::DecodeError;
+pub use link::LinkType;
 pub use observation::{
     Endpoint, Host, IcmpEcho, Observation, SackBlocks, Segment, TcpFlags, TcpOptions, Timestamps,
 };

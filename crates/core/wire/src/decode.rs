@@ -1,0 +1,139 @@
+use core::net::IpAddr;
+
+use units::{SeqNum, Time};
+
+use crate::frame::Frame;
+use crate::ip::{self, Datagram, protocol};
+use crate::link::{self, LinkType, Network};
+use crate::{DecodeError, Endpoint, Host, IcmpEcho, Observation, Segment, TcpFlags, tcp};
+
+/// Reads one captured frame.
+///
+/// `frame` is its number in the capture, `captured` what the capture kept of it, `original_len` its
+/// length on the wire in bytes, link layer included. Payload lengths follow the IP header, not the
+/// captured bytes: snapshot length, Ethernet padding and frame check sequences do not change them.
+/// Checksums are not judged, since offload leaves them unfinished on the sending host.
+///
+/// # Errors
+/// [`DecodeError::Cut`] where the snapshot length left out what is needed, [`DecodeError::Malformed`]
+/// where the bytes contradict themselves. A protocol that is merely of no interest is no error but
+/// [`Observation::Other`].
+pub fn decode(
+    link: LinkType,
+    at: Time,
+    frame: u64,
+    captured: &[u8],
+    original_len: u32,
+) -> Result<Observation<'_>, DecodeError> {
+    let bytes = Frame::new(captured, original_len);
+    let datagram = match link::network(link, bytes)? {
+        Network::Ipv4(start) => ip::decode_v4(bytes, start)?,
+        Network::Ipv6(start) => ip::decode_v6(bytes, start)?,
+        Network::Other(name) => return Ok(Observation::Other(name)),
+    };
+    if datagram.later_fragment {
+        return Ok(Observation::Other("IP fragment"));
+    }
+    let bytes = bytes.until(datagram.end);
+    match datagram.protocol {
+        protocol::TCP => segment(bytes, &datagram, at, frame).map(Observation::Tcp),
+        protocol::UDP => udp(bytes, &datagram),
+        protocol::ICMP | protocol::ICMPV6 => icmp(bytes, &datagram, at, frame),
+        other => Ok(Observation::Other(protocol_name(other))),
+    }
+}
+
+fn segment<'a>(
+    bytes: Frame<'a>,
+    datagram: &Datagram,
+    at: Time,
+    frame: u64,
+) -> Result<Segment<'a>, DecodeError> {
+    let start = datagram.transport;
+    let header = bytes.array::<20>("TCP header", start)?;
+    let header_len = usize::from(header[12] >> 4) * 4;
+    let payload = start + header_len;
+    if header_len < 20 || payload > datagram.end {
+        return Err(DecodeError::Malformed {
+            field: "TCP data offset",
+            offset: start + 12,
+            length: header_len,
+        });
+    }
+    let flags = TcpFlags::from_bits(u16::from_be_bytes([header[12], header[13]]));
+    let ack = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    Ok(Segment {
+        at,
+        frame,
+        source: endpoint(datagram.source, [header[0], header[1]]),
+        destination: endpoint(datagram.destination, [header[2], header[3]]),
+        flags,
+        seq: SeqNum::new(u32::from_be_bytes([
+            header[4], header[5], header[6], header[7],
+        ])),
+        ack: flags.contains(TcpFlags::ACK).then_some(SeqNum::new(ack)),
+        window: u16::from_be_bytes([header[14], header[15]]),
+        payload_len: u32::try_from(datagram.end - payload).unwrap_or(u32::MAX),
+        payload: bytes.captured(payload, datagram.end),
+        options: tcp::options(bytes.captured(start + 20, payload)),
+        ip_id: datagram.id,
+        ttl: Some(datagram.ttl),
+        ecn: Some(datagram.ecn),
+        header_len: u16::try_from(payload - datagram.start).unwrap_or(u16::MAX),
+    })
+}
+
+const fn endpoint<'a>(address: IpAddr, port: [u8; 2]) -> Endpoint<'a> {
+    Endpoint {
+        host: Host::Ip(address),
+        port: u16::from_be_bytes(port),
+    }
+}
+
+fn udp<'a>(bytes: Frame<'a>, datagram: &Datagram) -> Result<Observation<'a>, DecodeError> {
+    const DNS: u16 = 53;
+    let source = bytes.u16("UDP source port", datagram.transport)?;
+    let destination = bytes.u16("UDP destination port", datagram.transport + 2)?;
+    let dns = source == DNS || destination == DNS;
+    Ok(Observation::Other(if dns { "DNS" } else { "UDP" }))
+}
+
+fn icmp<'a>(
+    bytes: Frame<'a>,
+    datagram: &Datagram,
+    at: Time,
+    frame: u64,
+) -> Result<Observation<'a>, DecodeError> {
+    let kind = bytes.byte("ICMP type", datagram.transport)?;
+    // RFC 792 and RFC 4443 §4.1 and §4.2.
+    let reply = match (datagram.protocol, kind) {
+        (protocol::ICMP, 8) | (protocol::ICMPV6, 128) => false,
+        (protocol::ICMP, 0) | (protocol::ICMPV6, 129) => true,
+        (protocol::ICMP, _) => return Ok(Observation::Other("ICMP")),
+        _ => return Ok(Observation::Other("ICMPv6")),
+    };
+    Ok(Observation::IcmpEcho(IcmpEcho {
+        at,
+        frame,
+        source: Host::Ip(datagram.source),
+        destination: Host::Ip(datagram.destination),
+        reply,
+        id: bytes.u16("ICMP echo identifier", datagram.transport + 4)?,
+        seq: bytes.u16("ICMP echo sequence number", datagram.transport + 6)?,
+    }))
+}
+
+const fn protocol_name(protocol: u8) -> &'static str {
+    match protocol {
+        2 => "IGMP",
+        4 | 41 => "IP in IP",
+        47 => "GRE",
+        50 => "ESP",
+        51 => "AH",
+        59 => "IPv6 without payload",
+        89 => "OSPF",
+        112 => "VRRP",
+        132 => "SCTP",
+        _ => "other IP protocol",
+    }
+}
