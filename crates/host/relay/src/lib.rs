@@ -1,1 +1,37 @@
-//! placeholder
+//! The accelerator: forwards HTTP/1.1 between a near client and a far origin over connections that were
+//! made, and made fast, before the first request came.
+//!
+//! ```text
+//!   client ── session ── exchange ── pool ── origin
+//!             (one per    (one per    (hot upstream
+//!              client)     request)    connections)
+//! ```
+//!
+//! - [`Config`] says what to listen on and how; [`check`] tells what the kernel makes of it.
+//! - [`run`] serves until it is told to stop, and reports everything as [`Event`]s.
+//!
+//! # What passes unchanged, and what does not
+//! Start line, `Host`, header bytes, body bytes, chunk boundaries and trailers reach the other side as they
+//! came, so that signatures over them (`SigV4`) stay valid. Exactly these bytes are changed:
+//! - A `Connection` field that says anything but `keep-alive` is removed, together with `Keep-Alive`,
+//!   `Proxy-Connection` and the fields it names (RFC 9110 §7.6.1): a client's `close` ends the client's
+//!   connection, never the hot one. Where an upgrade is asked for, `Connection` and `Upgrade` stay.
+//! - `Connection: close` is added to the last response on a client's connection (RFC 9112 §9.6).
+//!
+//! # When a request is sent a second time
+//! See the `exchange` module: never one that may have had an effect.
+//!
+//! # What is refused
+//! Every message whose end two implementations could see in different places: see `http::head` and
+//! `http::chunked`. The answer is 400 and the connection is closed.
+
+mod cidr;
+mod config;
+mod event;
+
+pub use cidr::{Cidr, ParseCidrError};
+pub use config::{
+    Config, ConfigError, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits, PoolOptions,
+    PrimeOptions, Priming, Target,
+};
+pub use event::{AppliedOption, EndedBy, Event, Missing, Phase};

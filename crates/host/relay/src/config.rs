@@ -1,0 +1,256 @@
+//! What to listen on and how, from TOML or from a command line, through one validation.
+
+mod options;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use profile::{ProfileSet, RawTcpProfile, TcpProfile};
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Rate};
+
+use crate::Cidr;
+pub use options::{HttpOptions, LimitOptions, PoolOptions, PrimeOptions};
+
+/// A valid configuration.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Config {
+    /// The HTTP relays, at least one.
+    pub http: Vec<HttpRelay>,
+}
+
+/// One listener and the origin behind it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HttpRelay {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where requests go.
+    pub target: Target,
+    /// How accepted sockets behave.
+    pub client_profile: TcpProfile,
+    /// How connected sockets behave.
+    pub server_profile: TcpProfile,
+    /// Who may connect; empty means everybody.
+    pub allow: Vec<Cidr>,
+    /// The rate of the path to the origin, if known: upstream connections are paced at it and primed
+    /// for its bandwidth-delay product.
+    pub path_rate: Option<Rate>,
+    /// The pool's bounds.
+    pub pool: PoolLimits,
+    /// How connections are made hot; `None` leaves them as they are.
+    pub priming: Option<Priming>,
+    /// What a client may ask of this relay.
+    pub limits: Limits,
+}
+
+/// A host, by name or address, and a port.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Target {
+    /// Name or address; an IPv6 address without its brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+/// Bounds of a pool of connections to an origin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PoolLimits {
+    /// Connections made ahead of use.
+    pub min_idle: usize,
+    /// Connections at the same time; requests beyond them wait.
+    pub max_connections: usize,
+    /// A connection older than this is closed instead of used again.
+    pub max_age: Duration,
+    /// A connection unused for this long is closed; should lie below the origin's own limit.
+    pub idle_timeout: Duration,
+    /// A connection that has served so many requests is closed.
+    pub max_requests: u64,
+}
+
+/// How a connection is made hot.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Priming {
+    /// What both windows should hold; `None`: see [`HttpRelay::hot_window`].
+    pub window: Option<Bytes>,
+    /// Method of the harmless request: `HEAD` or `OPTIONS`.
+    pub method: String,
+    /// Its target: a path, or `*` for `OPTIONS`.
+    pub path: String,
+    /// Its `Host`.
+    pub host: String,
+    /// Length of the field that pads it.
+    pub padding: Bytes,
+    /// Bytes after which one priming gives up.
+    pub max_bytes: Bytes,
+    /// Requests after which one priming gives up.
+    pub max_requests: u64,
+    /// Time after which one priming gives up.
+    pub max_time: Duration,
+    /// Bytes per hour for making cooled and lost connections hot again.
+    pub hourly_bytes: Bytes,
+}
+
+/// What a client may ask of a relay.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Client connections at the same time; others wait in the listener's queue.
+    pub connections: usize,
+    /// Size of a request's or response's head.
+    pub head: Bytes,
+    /// From a request's first byte to the end of its head.
+    pub head_timeout: Duration,
+    /// Between two requests on one client connection.
+    pub keep_alive_timeout: Duration,
+    /// Without a byte of progress in a body, in either direction.
+    pub body_timeout: Duration,
+    /// From the end of a request to the head of its response.
+    pub response_timeout: Duration,
+    /// For a connection to the origin, waiting for a free one included.
+    pub connect_timeout: Duration,
+    /// From the order to stop until what still runs is cut off.
+    pub drain_timeout: Duration,
+}
+
+/// A configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The text is not TOML, or a key or value is not known. The source shows line and caret.
+    #[error("cannot read the configuration")]
+    Syntax(#[source] Box<toml::de::Error>),
+    /// Values are refused; all problems, one per line.
+    #[error("the configuration is refused:\n  {}", .0.join("\n  "))]
+    Invalid(Vec<String>),
+}
+
+/// The file's outline.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Document {
+    /// TCP profiles beside the built-in ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    profiles: BTreeMap<String, RawTcpProfile>,
+    /// HTTP relays.
+    #[serde(default)]
+    http: Vec<HttpOptions>,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads a configuration file's text.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let document: Document =
+            toml::from_str(text).map_err(|error| ConfigError::Syntax(Box::new(error)))?;
+        Self::resolve(document)
+    }
+
+    /// The configuration of one relay, as a command line describes it.
+    pub fn http(options: HttpOptions) -> Result<Self, ConfigError> {
+        Self::resolve(Document {
+            profiles: BTreeMap::new(),
+            http: vec![options],
+        })
+    }
+
+    fn resolve(document: Document) -> Result<Self, ConfigError> {
+        let profiles = ProfileSet::new(document.profiles);
+        let mut problems: Vec<String> = profiles
+            .problems()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        if document.http.is_empty() {
+            problems.push("there is nothing to relay: write at least one [[http]] table".into());
+        }
+        let mut http = Vec::new();
+        for (index, options) in document.http.into_iter().enumerate() {
+            match options.resolve(&profiles) {
+                Ok(relay) => http.push(relay),
+                Err(found) => problems.extend(
+                    found
+                        .into_iter()
+                        .map(|problem| format!("http relay {}: {problem}", index + 1)),
+                ),
+            }
+        }
+        if problems.is_empty() {
+            Ok(Self { http })
+        } else {
+            Err(ConfigError::Invalid(problems))
+        }
+    }
+}
+
+// === impl HttpOptions ===
+
+impl HttpOptions {
+    /// These options as a configuration file.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(&Document {
+            profiles: BTreeMap::new(),
+            http: vec![self.clone()],
+        })
+    }
+}
+
+// === impl HttpRelay ===
+
+impl HttpRelay {
+    /// What both windows of a hot connection hold on a path of this round-trip time.
+    ///
+    /// The bandwidth-delay product where the path's rate is known: with less, a long upload waits for
+    /// acknowledgements, with more it only queues. At most 3 MiB, because the kernel's send buffer ends
+    /// at 4 MiB by default (`tcp_wmem`), bookkeeping included. 2 MiB where the rate is unknown: an
+    /// upload of 1 MiB in one round trip, with room for the next.
+    #[must_use]
+    pub fn hot_window(&self, rtt: Duration) -> Bytes {
+        let configured = self.priming.as_ref().and_then(|priming| priming.window);
+        let derived = || {
+            let product = self.path_rate?.checked_mul(rtt)?;
+            // Below 64 KiB there is nothing to gain: an unprimed connection starts there.
+            Some(product.clamp(Bytes::kib(64), Bytes::mib(3)))
+        };
+        configured.or_else(derived).unwrap_or(Bytes::mib(2))
+    }
+}
+
+// === impl Target ===
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = || {
+            format!("`{text}` is not a target such as `store.example:80` or `[2001:db8::1]:8080`")
+        };
+        let (host, port) = text.rsplit_once(':').ok_or_else(error)?;
+        let host = match host.strip_prefix('[') {
+            Some(v6) => v6.strip_suffix(']').ok_or_else(error)?,
+            None if host.contains(':') => return Err(error()),
+            None => host,
+        };
+        let port = port.parse().map_err(|_| error())?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+        if host.is_empty() || port == 0 || !host.chars().all(plain) {
+            return Err(error());
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for Target {
+    /// As it is written: `host:port`, an IPv6 address in brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bracket = self.host.contains(':');
+        let (open, close) = if bracket { ("[", "]") } else { ("", "") };
+        write!(f, "{open}{}{close}:{}", self.host, self.port)
+    }
+}

@@ -1,0 +1,324 @@
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use profile::{ProfileSet, Span, TcpProfile};
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Rate};
+
+use super::{HttpRelay, Limits, PoolLimits, Priming, Target};
+use crate::Cidr;
+
+/// A relay as it is written: text and numbers, everything optional that has a default.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct HttpOptions {
+    /// Where clients connect, such as `0.0.0.0:8080`.
+    pub listen: String,
+    /// Where requests go, such as `store.example:80`.
+    pub target: String,
+    /// Profile of accepted sockets; `lan` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_profile: Option<String>,
+    /// Profile of connected sockets; `s3` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_profile: Option<String>,
+    /// Who may connect; everybody where nothing is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Rate of the path to the origin, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_rate: Option<Rate>,
+    /// The pool of connections to the origin.
+    #[serde(default)]
+    pub pool: PoolOptions,
+    /// How connections are made hot.
+    #[serde(default)]
+    pub prime: PrimeOptions,
+    /// What clients may ask.
+    #[serde(default)]
+    pub limits: LimitOptions,
+}
+
+/// See [`PoolLimits`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[allow(
+    missing_docs,
+    reason = "each field is documented where it is resolved, in PoolLimits"
+)]
+pub struct PoolOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_idle: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_connections: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_requests: Option<u64>,
+}
+
+/// See [`Priming`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[allow(
+    missing_docs,
+    reason = "each field is documented where it is resolved, in Priming"
+)]
+pub struct PrimeOptions {
+    /// `true` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub padding: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_requests: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_time: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hourly_bytes: Option<Bytes>,
+}
+
+/// See [`Limits`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[allow(
+    missing_docs,
+    reason = "each field is documented where it is resolved, in Limits"
+)]
+pub struct LimitOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<Span>,
+}
+
+// === impl HttpOptions ===
+
+impl HttpOptions {
+    /// The valid relay, or everything that is wrong with it.
+    pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<HttpRelay, Vec<String>> {
+        let mut problems = Vec::new();
+        let listen = parse::<SocketAddr>(&mut problems, "listen", &self.listen);
+        let target = parse::<Target>(&mut problems, "target", &self.target);
+        let mut profile = |name: Option<String>, default: &str| -> Option<TcpProfile> {
+            match profiles.resolve(name.as_deref().unwrap_or(default)) {
+                Ok(profile) => Some(profile),
+                Err(errors) => {
+                    problems.extend(errors.iter().map(ToString::to_string));
+                    None
+                }
+            }
+        };
+        let client_profile = profile(self.client_profile, "lan");
+        let server_profile = profile(self.server_profile, "s3");
+        let allow: Vec<_> = self
+            .allow
+            .iter()
+            .filter_map(|block| parse::<Cidr>(&mut problems, "allow", block))
+            .collect();
+        if self
+            .path_rate
+            .is_some_and(|rate| rate < Rate::kbit_per_s(8))
+        {
+            problems.push("path-rate is below 8 kbit/s, where no pacing is needed".into());
+        }
+        let pool = self.pool.resolve(&mut problems);
+        let priming = self.prime.resolve(&self.target, &mut problems);
+        let limits = self.limits.resolve(&mut problems);
+        match (listen, target, client_profile, server_profile) {
+            (Some(listen), Some(target), Some(client_profile), Some(server_profile))
+                if problems.is_empty() =>
+            {
+                Ok(HttpRelay {
+                    listen,
+                    target,
+                    client_profile,
+                    server_profile,
+                    allow,
+                    path_rate: self.path_rate,
+                    pool,
+                    priming,
+                    limits,
+                })
+            }
+            _ => Err(problems),
+        }
+    }
+}
+
+// === impl PoolOptions ===
+
+impl PoolOptions {
+    fn resolve(&self, problems: &mut Vec<String>) -> PoolLimits {
+        let limits = PoolLimits {
+            // One for the request that comes, one for the request that comes meanwhile.
+            min_idle: self.min_idle.unwrap_or(2),
+            // Well below the 8192 that a server of the field reports allows, and above what one
+            // client library opens at once (30 to 100).
+            max_connections: self.max_connections.unwrap_or(256),
+            max_age: span(self.max_age, Duration::from_hours(1)),
+            // Common origins close idle connections after 60 to 75 s; half a minute of silence between
+            // two uploads must not cost a connection.
+            idle_timeout: span(self.idle_timeout, Duration::from_secs(55)),
+            max_requests: self.max_requests.unwrap_or(10_000),
+        };
+        let mut require = |holds: bool, sentence: &str| {
+            if !holds {
+                problems.push(sentence.to_owned());
+            }
+        };
+        require(limits.max_connections > 0, "pool.max-connections is 0");
+        require(
+            limits.min_idle <= limits.max_connections,
+            "pool.min-idle is above pool.max-connections",
+        );
+        require(limits.max_requests > 0, "pool.max-requests is 0");
+        require(!limits.max_age.is_zero(), "pool.max-age is 0 s");
+        require(!limits.idle_timeout.is_zero(), "pool.idle-timeout is 0 s");
+        limits
+    }
+}
+
+// === impl PrimeOptions ===
+
+impl PrimeOptions {
+    fn resolve(&self, target: &str, problems: &mut Vec<String>) -> Option<Priming> {
+        let priming = Priming {
+            window: self.window,
+            // HEAD is the safe method (RFC 9110 §9.2.1) that every origin knows and that has the
+            // shortest answer.
+            method: self.method.clone().unwrap_or_else(|| "HEAD".into()),
+            path: self.path.clone().unwrap_or_else(|| "/".into()),
+            host: self
+                .host
+                .clone()
+                .unwrap_or_else(|| target.strip_suffix(":80").unwrap_or(target).to_owned()),
+            // Origins commonly accept 8 KiB of header: stay below it with everything else.
+            padding: self.padding.unwrap_or(Bytes::kib(6)),
+            // A window of W takes about 2 W: slow start sends what it has reached once more.
+            max_bytes: self.max_bytes.unwrap_or(Bytes::mib(24)),
+            max_requests: self.max_requests.unwrap_or(4_000),
+            // Ten doublings at 600 ms, three times over.
+            max_time: span(self.max_time, Duration::from_secs(20)),
+            // One connection of 3 MiB windows made hot again every 90 s.
+            hourly_bytes: self.hourly_bytes.unwrap_or(Bytes::mib(256)),
+        };
+        let mut require = |holds: bool, sentence: &str| {
+            if !holds {
+                problems.push(sentence.to_owned());
+            }
+        };
+        require(
+            ["HEAD", "OPTIONS"].contains(&priming.method.as_str()),
+            "prime.method is HEAD or OPTIONS: priming must have no effect at the origin",
+        );
+        require(
+            priming.path.starts_with('/') || (priming.path == "*" && priming.method == "OPTIONS"),
+            "prime.path starts with `/`, or is `*` for OPTIONS",
+        );
+        require(
+            priming.path.bytes().all(|byte| byte.is_ascii_graphic()),
+            "prime.path has no spaces or control characters; write them as %20",
+        );
+        require(
+            !priming.host.is_empty() && priming.host.bytes().all(|byte| byte.is_ascii_graphic()),
+            "prime.host is a host name, with its port where that is not 80",
+        );
+        require(
+            (1..=Bytes::kib(256).get()).contains(&priming.padding.get()),
+            "prime.padding is 1 B to 256 KiB",
+        );
+        require(
+            priming
+                .window
+                .is_none_or(|window| (Bytes::kib(16)..=Bytes::mib(64)).contains(&window)),
+            "prime.window is 16 KiB to 64 MiB",
+        );
+        require(
+            priming.max_requests > 0 && priming.max_bytes > Bytes::ZERO,
+            "prime.max-requests and prime.max-bytes are above 0; prime.enabled = false switches priming off",
+        );
+        self.enabled.unwrap_or(true).then_some(priming)
+    }
+}
+
+// === impl LimitOptions ===
+
+impl LimitOptions {
+    fn resolve(&self, problems: &mut Vec<String>) -> Limits {
+        let limits = Limits {
+            // Two descriptors per relayed connection, below the common hard limit of 20,000.
+            connections: self.connections.unwrap_or(9_000),
+            // Twice what Apache and nginx accept in all; S3's own limit is 8 KiB.
+            head: self.head.unwrap_or(Bytes::kib(32)),
+            head_timeout: span(self.head_timeout, Duration::from_secs(10)),
+            keep_alive_timeout: span(self.keep_alive_timeout, Duration::from_secs(75)),
+            body_timeout: span(self.body_timeout, Duration::from_mins(1)),
+            // Object stores take long to assemble a multipart upload.
+            response_timeout: span(self.response_timeout, Duration::from_mins(2)),
+            connect_timeout: span(self.connect_timeout, Duration::from_secs(10)),
+            drain_timeout: span(self.drain_timeout, Duration::from_secs(30)),
+        };
+        if limits.connections == 0 {
+            problems.push("limits.connections is 0: nobody could connect".into());
+        }
+        if !(Bytes::kib(1)..=Bytes::kib(128)).contains(&limits.head) {
+            problems.push("limits.head is 1 KiB to 128 KiB".into());
+        }
+        for (name, span) in [
+            ("head-timeout", limits.head_timeout),
+            ("keep-alive-timeout", limits.keep_alive_timeout),
+            ("body-timeout", limits.body_timeout),
+            ("response-timeout", limits.response_timeout),
+            ("connect-timeout", limits.connect_timeout),
+        ] {
+            if span.is_zero() {
+                problems.push(format!("limits.{name} is 0 s: every request would fail"));
+            }
+        }
+        limits
+    }
+}
+
+fn span(written: Option<Span>, default: Duration) -> Duration {
+    written.map_or(default, |span| span.0)
+}
+
+fn parse<T>(problems: &mut Vec<String>, field: &str, text: &str) -> Option<T>
+where
+    T: FromStr<Err: Display>,
+{
+    match text.parse() {
+        Ok(value) => Some(value),
+        Err(error) => {
+            problems.push(format!("{field}: {error}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,119 @@
+use std::error::Error;
+
+use super::*;
+
+fn options() -> HttpOptions {
+    HttpOptions {
+        listen: "127.0.0.1:8080".into(),
+        target: "store.example:80".into(),
+        ..HttpOptions::default()
+    }
+}
+
+#[test]
+fn a_listener_and_a_target_are_enough() {
+    let config = Config::http(options()).unwrap();
+    let relay = &config.http[0];
+    assert_eq!(relay.client_profile.name, "lan");
+    assert_eq!(relay.server_profile.name, "s3");
+    assert_eq!(relay.priming.as_ref().unwrap().host, "store.example");
+    assert_eq!(relay.target.to_string(), "store.example:80");
+}
+
+#[test]
+fn a_printed_configuration_reads_back_as_itself() {
+    let mut options = options();
+    options.path_rate = Some(Rate::mbit_per_s(100));
+    options.allow = vec!["10.0.0.0/8".into()];
+    options.prime.window = Some(Bytes::mib(2));
+    options.pool.min_idle = Some(4);
+    let text = options.to_toml().unwrap();
+    assert_eq!(
+        Config::from_toml(&text).unwrap(),
+        Config::http(options).unwrap(),
+        "{text}"
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let text = r#"
+        [profiles.lan]
+        nagle = true
+        [[http]]
+        listen = "here"
+        target = "store.example"
+        client-profile = "lann"
+        allow = ["10.10.10.7/24"]
+        [http.pool]
+        min-idle = 9
+        max-connections = 3
+        [http.prime]
+        method = "DELETE"
+        [http.limits]
+        connections = 0
+    "#;
+    let ConfigError::Invalid(problems) = Config::from_toml(text).unwrap_err() else {
+        panic!("not refused by value");
+    };
+    assert_eq!(problems.len(), 8, "{problems:#?}");
+}
+
+#[test]
+fn an_unknown_key_is_shown_with_its_line() {
+    let text = "[[http]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\nprofile = \"lan\"\n";
+    let error = Config::from_toml(text).unwrap_err();
+    let source = error.source().unwrap().to_string();
+    assert!(
+        source.contains("line 4") && source.contains("profile"),
+        "{source}"
+    );
+}
+
+#[test]
+fn a_number_without_its_unit_is_refused() {
+    let text = "[[http]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\npath-rate = 100\n";
+    assert!(Config::from_toml(text).is_err());
+}
+
+#[test]
+fn targets_are_names_and_addresses_with_ports() {
+    for (text, host, port) in [
+        ("store.example:80", "store.example", 80),
+        ("10.0.0.1:9000", "10.0.0.1", 9000),
+        ("[2001:db8::1]:8080", "2001:db8::1", 8080),
+    ] {
+        let target: Target = text.parse().unwrap();
+        assert_eq!((target.host.as_str(), target.port), (host, port));
+        assert_eq!(target.to_string(), text);
+    }
+    for text in [
+        "store",
+        ":80",
+        "a:0",
+        "a:b",
+        "2001:db8::1:80",
+        "a b:1",
+        "[::1:80",
+        "a\r\nb:1",
+    ] {
+        assert!(text.parse::<Target>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_hot_window_follows_the_path_where_its_rate_is_known() {
+    let rtt = Duration::from_micros(200_400);
+    let mut options = options();
+    let window =
+        |options: &HttpOptions| Config::http(options.clone()).unwrap().http[0].hot_window(rtt);
+    assert_eq!(window(&options), Bytes::mib(2));
+    options.path_rate = Some(Rate::mbit_per_s(100));
+    assert_eq!(window(&options), Bytes::new(2_505_000));
+    options.path_rate = Some(Rate::mbit_per_s(1_000));
+    assert_eq!(window(&options), Bytes::mib(3));
+    options.path_rate = Some(Rate::mbit_per_s(1));
+    assert_eq!(window(&options), Bytes::kib(64));
+    options.prime.window = Some(Bytes::mib(1));
+    assert_eq!(window(&options), Bytes::mib(1));
+}

@@ -1,0 +1,241 @@
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use profile::Side;
+use serde::Serialize;
+
+/// Something that happened, as it is printed in JSON lines and turned into log lines and metrics.
+///
+/// No event carries a query string, a header value or a body byte, so none carries a credential.
+/// Seconds and bytes stand in the names; identifiers count from 1 since the start.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// Clients can connect.
+    Listening {
+        /// The address, with the port that was really taken.
+        address: SocketAddr,
+        /// Where requests go.
+        target: String,
+    },
+    /// A profile was put into effect on the first socket of a side; later sockets are checked alike,
+    /// and told of only if one fails.
+    Applied {
+        /// Which side.
+        side: Side,
+        /// The profile's name.
+        profile: String,
+        /// What was asked for and what was read back.
+        options: Vec<AppliedOption>,
+    },
+    /// A connection to the origin is open.
+    Connected {
+        /// The connection.
+        connection: u64,
+        /// The origin's address.
+        peer: SocketAddr,
+        /// Round-trip time of the handshake.
+        rtt_s: f64,
+        /// Time from the start of name resolution to the open connection.
+        seconds: f64,
+    },
+    /// A connection was primed: harmless requests carried enough bytes to open both windows.
+    Primed {
+        /// The connection.
+        connection: u64,
+        /// Whether it had been hot before and had cooled.
+        again: bool,
+        /// Requests sent and answered.
+        requests: u64,
+        /// Bytes sent.
+        bytes: u64,
+        /// Time it took.
+        seconds: f64,
+        /// What both windows should hold.
+        target_bytes: u64,
+        /// Our congestion window.
+        cwnd_bytes: u64,
+        /// The origin's receive window, where this kernel tells.
+        peer_window_bytes: Option<u64>,
+        /// Smoothed round-trip time.
+        rtt_s: f64,
+        /// Segments that had to be sent again: priming itself met loss.
+        retransmitted: u32,
+        /// Answers by status class, such as `4xx`.
+        statuses: BTreeMap<String, u64>,
+        /// Which windows are still too small, because a budget ended. Empty: the connection is hot.
+        missing: Vec<Missing>,
+    },
+    /// A connection could not be primed; it or its successors serve unprimed.
+    PrimingFailed {
+        /// The connection.
+        connection: u64,
+        /// Requests answered before.
+        requests: u64,
+        /// Bytes sent before.
+        bytes: u64,
+        /// Why, and what follows.
+        why: String,
+    },
+    /// The pool holds its minimum of idle connections for the first time.
+    PoolReady {
+        /// Idle connections.
+        connections: usize,
+        /// How many of them are hot.
+        hot: usize,
+        /// Requests sent to prime them.
+        requests: u64,
+        /// Bytes sent to prime them.
+        bytes: u64,
+        /// Time since the relay started.
+        seconds: f64,
+    },
+    /// An idle connection is no longer hot.
+    Cooled {
+        /// The connection.
+        connection: u64,
+        /// Our congestion window.
+        cwnd_bytes: u64,
+        /// The origin's receive window, where this kernel tells.
+        peer_window_bytes: Option<u64>,
+        /// What both windows should hold.
+        target_bytes: u64,
+        /// What was seen.
+        why: String,
+    },
+    /// A request is over, well or badly.
+    RequestDone {
+        /// The client's connection.
+        client: u64,
+        /// The client's address.
+        peer: SocketAddr,
+        /// The origin's connection, if there was one.
+        connection: Option<u64>,
+        /// The method, as sent; `-` where no request could be read.
+        method: String,
+        /// The path without its query.
+        path: String,
+        /// The status that the client was sent, if any.
+        status: Option<u16>,
+        /// Body bytes towards the origin, chunk framing included.
+        bytes_up: u64,
+        /// Body bytes towards the client, chunk framing included.
+        bytes_down: u64,
+        /// From the first byte of the request to the last of the response.
+        seconds: f64,
+        /// Whether the origin's connection was hot when the request was given to it.
+        hot: bool,
+        /// Share of all requests so far that a hot connection served.
+        hot_ratio: f64,
+        /// Who ended it.
+        ended_by: EndedBy,
+        /// How far it had come.
+        phase: Phase,
+        /// What went wrong, if anything.
+        error: Option<String>,
+    },
+    /// A connection to the origin is closed.
+    Closed {
+        /// The connection.
+        connection: u64,
+        /// Requests it served, priming not counted.
+        requests: u64,
+        /// Why.
+        why: String,
+    },
+    /// A client was turned away.
+    Refused {
+        /// The client's address.
+        peer: SocketAddr,
+        /// Why.
+        why: String,
+    },
+    /// Something that an operator should know, once per start or per change.
+    Warning {
+        /// A stable name, such as `slow-start-after-idle`.
+        name: &'static str,
+        /// What it means and what to do.
+        text: String,
+    },
+    /// No more clients are accepted; requests under way are finished.
+    Draining {
+        /// Client connections still open.
+        clients: usize,
+    },
+    /// All is closed.
+    Stopped {
+        /// Client connections that were cut off at the deadline.
+        aborted: usize,
+        /// Requests served.
+        requests: u64,
+        /// Share of them that a hot connection served.
+        hot_ratio: f64,
+    },
+}
+
+/// A socket option as asked for and as the kernel reports it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct AppliedOption {
+    /// Its name in the kernel's headers.
+    pub option: &'static str,
+    /// What the profile asks for.
+    pub requested: String,
+    /// What was read back.
+    pub effective: String,
+}
+
+/// A window that priming could not open.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Missing {
+    /// Our congestion window.
+    Cwnd,
+    /// The origin's receive window.
+    PeerWindow,
+}
+
+/// Who ended a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndedBy {
+    /// It was served to its end.
+    Completed,
+    /// The client: it left, or sent what cannot be forwarded.
+    Client,
+    /// The origin: it refused, left, or answered what cannot be forwarded.
+    Server,
+    /// A timeout of this relay.
+    Timeout,
+    /// A limit of this relay or of its host.
+    Resource,
+    /// The relay is stopping.
+    Relay,
+}
+
+/// How far a request had come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Reading the request's head.
+    RequestHead,
+    /// Finding a connection to the origin.
+    Connecting,
+    /// Forwarding the request.
+    RequestBody,
+    /// Waiting for the response's head.
+    ResponseHead,
+    /// Forwarding the response.
+    ResponseBody,
+    /// Forwarding bytes after `101 Switching Protocols`.
+    Tunnel,
+}
+
+impl From<sys::socket::Applied> for AppliedOption {
+    fn from(applied: sys::socket::Applied) -> Self {
+        Self {
+            option: applied.option,
+            requested: applied.requested,
+            effective: applied.effective,
+        }
+    }
+}
