@@ -1,7 +1,12 @@
-//! Real-time scheduling for the calling thread: as much of it as this process may have.
+//! Punctuality: real-time scheduling for the calling thread, as much of it as this process may have, and
+//! waiting with the timer's full resolution.
 
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The priority asked for: above every ordinary thread, below the kernel's own real-time threads (50).
 const PRIORITY: libc::c_int = 10;
@@ -13,7 +18,7 @@ pub struct Granted {
     pub scheduling: Outcome,
     /// Timers that fire within a nanosecond instead of 50 us.
     pub timer_slack: Outcome,
-    /// Memory that never waits for a page.
+    /// Memory of the process, as it is at the moment, that never waits for a page.
     pub locked_memory: Outcome,
 }
 
@@ -29,6 +34,24 @@ pub enum Outcome {
         /// In words.
         why: String,
     },
+}
+
+/// Waits until one of `descriptors` is readable (or its other end is gone), at most for `timeout`, which is
+/// honoured to the timer's resolution. Says which; all `false` after the timeout or a signal.
+pub fn wait_readable<const N: usize>(
+    descriptors: [BorrowedFd<'_>; N],
+    timeout: Option<Duration>,
+) -> io::Result<[bool; N]> {
+    let mut polled = descriptors
+        .each_ref()
+        .map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
+    // A span too long for a timespec is for ever.
+    let timeout = timeout.and_then(|span| Timespec::try_from(span).ok());
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(polled.map(|one| !one.revents().is_empty()))
 }
 
 /// Asks for everything that makes the calling thread punctual, and memory locked for the whole process
@@ -67,10 +90,9 @@ fn least_timer_slack() -> Outcome {
 }
 
 fn locked_memory() -> Outcome {
-    // On fault, because the buffers of a long path are reserved long before they are used.
-    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // Not MCL_FUTURE: below RLIMIT_MEMLOCK it would make later allocations fail instead of this call.
     // SAFETY: mlockall takes flags only.
-    let result = unsafe { libc::mlockall(flags) };
+    let result = unsafe { libc::mlockall(libc::MCL_CURRENT) };
     Outcome::of(
         result,
         "locking memory was refused; run as root, grant CAP_IPC_LOCK, or raise RLIMIT_MEMLOCK (ulimit -l)",

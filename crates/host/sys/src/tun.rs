@@ -225,6 +225,13 @@ impl Tun {
     }
 }
 
+impl From<Tun> for OwnedFd {
+    /// To be passed to another process, which takes it over with [`Tun::inherited`].
+    fn from(tun: Tun) -> Self {
+        tun.descriptor
+    }
+}
+
 impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()

@@ -1,0 +1,247 @@
+//! A packet as the kernel gives it: possibly a TCP superpacket, which this file can part.
+
+use std::io;
+use std::ops::Range;
+
+use link::Segments;
+use sys::tun::{Segmentation, Tun, VirtioHeader};
+
+/// A packet taken from a device, with what is needed to part it.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    header: VirtioHeader,
+    bytes: Vec<u8>,
+    length: usize,
+    superpacket: Option<Superpacket>,
+}
+
+/// Where things are in a TCP superpacket.
+#[derive(Clone, Copy, Debug)]
+struct Superpacket {
+    version: Version,
+    /// Offset of the TCP header.
+    tcp: usize,
+    /// Offset of the payload: the headers that every segment repeats.
+    payload: usize,
+    /// Payload bytes per segment.
+    segment: usize,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Version {
+    V4,
+    V6,
+}
+
+/// Headers longer than this are not repeated by us: 40 of IPv6, 60 of TCP, and room for extensions.
+const MAX_HEADERS: usize = 256;
+
+const TCP_SEQUENCE: usize = 4;
+const TCP_DATA_OFFSET: usize = 12;
+const TCP_FLAGS: usize = 13;
+const TCP_CHECKSUM: usize = 16;
+const TCP_MIN_HEADER: usize = 20;
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+// === impl Packet ===
+
+impl Packet {
+    /// `None` where header and bytes contradict each other, which the kernel's own never do.
+    pub(super) fn new(header: VirtioHeader, bytes: Vec<u8>, length: usize) -> Option<Self> {
+        let data = bytes.get(..length).filter(|data| !data.is_empty())?;
+        let superpacket = match header.segmentation() {
+            Segmentation::None => None,
+            Segmentation::Tcp4 => Some(Superpacket::parse(Version::V4, header, data)?),
+            Segmentation::Tcp6 => Some(Superpacket::parse(Version::V6, header, data)?),
+            Segmentation::Other(_) => return None,
+        };
+        Some(Self {
+            header,
+            bytes,
+            length,
+            superpacket,
+        })
+    }
+
+    /// The IP packets it stands for.
+    pub(super) fn segments(&self) -> Option<Segments> {
+        let length = u32::try_from(self.length).ok()?;
+        let Some(shape) = self.superpacket else {
+            return Some(Segments::single(length));
+        };
+        let payload = self.length - shape.payload;
+        let count = payload.div_ceil(shape.segment);
+        let last = payload - (count - 1) * shape.segment;
+        Segments::uniform(
+            u32::try_from(count).ok()?,
+            u32::try_from(shape.payload + shape.segment.min(payload)).ok()?,
+            u32::try_from(shape.payload + last).ok()?,
+        )
+    }
+
+    /// Lets segments `range` of it arrive at `tun`: as they are where it is all of them, otherwise with
+    /// headers made for the part.
+    pub(super) fn write(&self, tun: &Tun, range: &Range<u32>) -> io::Result<()> {
+        let data = &self.bytes[..self.length];
+        let Some(part) = self
+            .superpacket
+            .and_then(|shape| shape.part(self.header, data, range))
+        else {
+            return tun.write(self.header, data, &[]);
+        };
+        tun.write(
+            part.header,
+            &part.headers[..part.headers_length],
+            &data[part.payload],
+        )
+    }
+
+    /// Its buffer, to be used again.
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Some segments of a superpacket: a smaller superpacket, or a single packet.
+struct Part {
+    header: VirtioHeader,
+    headers: [u8; MAX_HEADERS],
+    headers_length: usize,
+    payload: Range<usize>,
+}
+
+// === impl Superpacket ===
+
+impl Superpacket {
+    fn parse(version: Version, header: VirtioHeader, data: &[u8]) -> Option<Self> {
+        let tcp = usize::from(header.checksum_start);
+        let minimum = match version {
+            Version::V4 => 20,
+            Version::V6 => 40,
+        };
+        if tcp < minimum
+            || usize::from(header.checksum_offset) != TCP_CHECKSUM
+            || header.flags & VirtioHeader::NEEDS_CHECKSUM == 0
+        {
+            return None;
+        }
+        let words = data.get(tcp + TCP_DATA_OFFSET)? >> 4;
+        let payload = tcp + usize::from(words) * 4;
+        let shape = Self {
+            version,
+            tcp,
+            payload,
+            segment: usize::from(header.gso_size),
+        };
+        let sound = payload >= tcp + TCP_MIN_HEADER
+            && payload <= MAX_HEADERS
+            && payload < data.len()
+            && shape.segment > 0;
+        sound.then_some(shape)
+    }
+
+    /// Makes headers for segments `range`, as `tcp_gso_segment` and `inet_gso_segment` do. `None` where
+    /// the range is everything, which needs nothing made.
+    fn part(self, header: VirtioHeader, data: &[u8], range: &Range<u32>) -> Option<Part> {
+        let start = self.offset(range.start, data.len());
+        let end = self.offset(range.end, data.len());
+        if start == self.payload && end == data.len() {
+            return None;
+        }
+        let mut headers = [0; MAX_HEADERS];
+        headers[..self.payload].copy_from_slice(&data[..self.payload]);
+        self.rewrite_ip(&mut headers, self.payload + (end - start), range.start);
+        self.rewrite_tcp(&mut headers, start, end, data.len());
+        let header = if end - start > self.segment {
+            header
+        } else {
+            header.without_segmentation()
+        };
+        Some(Part {
+            header,
+            headers,
+            headers_length: self.payload,
+            payload: start..end,
+        })
+    }
+
+    /// Where in the data the segment at `position` begins.
+    fn offset(self, position: u32, length: usize) -> usize {
+        // A u32 always fits where Linux runs.
+        let position = usize::try_from(position).unwrap_or(usize::MAX);
+        (self.payload + position.saturating_mul(self.segment)).min(length)
+    }
+
+    fn rewrite_ip(self, headers: &mut [u8], length: usize, position: u32) {
+        match self.version {
+            Version::V4 => {
+                put_u16(headers, 2, length);
+                // Each segment has an identification of its own, counted up from the first.
+                let first = u16::from_be_bytes([headers[4], headers[5]]);
+                let identification = u32::from(first).wrapping_add(position) & 0xffff;
+                put_u16(headers, 4, usize::try_from(identification).unwrap_or(0));
+                put_u16(headers, 10, 0);
+                let header_length = usize::from(headers[0] & 0x0f) * 4;
+                let sum = !fold(sum(&headers[..header_length.min(self.tcp)]));
+                put_u16(headers, 10, sum.into());
+            }
+            Version::V6 => put_u16(headers, 4, length - 40),
+        }
+    }
+
+    fn rewrite_tcp(self, headers: &mut [u8], start: usize, end: usize, length: usize) {
+        let tcp = self.tcp;
+        let at = tcp + TCP_SEQUENCE;
+        let sequence = [
+            headers[at],
+            headers[at + 1],
+            headers[at + 2],
+            headers[at + 3],
+        ];
+        // Sequence numbers count modulo 2^32; a superpacket is below 2^17.
+        let skipped = u32::try_from(start - self.payload).unwrap_or(0);
+        let sequence = u32::from_be_bytes(sequence).wrapping_add(skipped);
+        headers[at..at + 4].copy_from_slice(&sequence.to_be_bytes());
+        if end < length {
+            headers[tcp + TCP_FLAGS] &= !(FIN | PSH);
+        }
+        if start > self.payload {
+            headers[tcp + TCP_FLAGS] &= !CWR;
+        }
+        // VIRTIO_NET_HDR_F_NEEDS_CSUM: the field holds the sum of the pseudo-header, not complemented,
+        // and whoever needs the true checksum adds the rest.
+        let addresses = match self.version {
+            Version::V4 => 12..20,
+            Version::V6 => 8..40,
+        };
+        let tcp_length = self.payload - tcp + (end - start);
+        let pseudo = sum(&headers[addresses]) + 6 + u32::try_from(tcp_length).unwrap_or(0);
+        put_u16(headers, tcp + TCP_CHECKSUM, fold(pseudo).into());
+    }
+}
+
+/// Sum of 16-bit words (RFC 1071), not yet folded; inputs are headers, so it can't overflow.
+fn sum(bytes: &[u8]) -> u32 {
+    bytes
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)])))
+        .sum()
+}
+
+fn fold(sum: u32) -> u16 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    let twice = (once & 0xffff) + (once >> 16);
+    // Two folds bring any u32 below 2^16.
+    u16::try_from(twice).unwrap_or(u16::MAX)
+}
+
+/// Lengths of packets are below 2^16, or the kernel would not have made the packet.
+fn put_u16(bytes: &mut [u8], at: usize, value: usize) {
+    let value = u16::try_from(value).unwrap_or(u16::MAX);
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests;

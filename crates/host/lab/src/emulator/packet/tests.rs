@@ -1,0 +1,166 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SEGMENT: usize = 1448;
+
+/// A TCP superpacket as Linux hands it out: 12 bytes of TCP options, partial checksum.
+fn superpacket(version: Version, sequence: u32, identification: u16, payload: &[u8]) -> Packet {
+    let tcp = match version {
+        Version::V4 => 20,
+        Version::V6 => 40,
+    };
+    let mut bytes = vec![0; tcp + 32];
+    let length = bytes.len() + payload.len();
+    match version {
+        Version::V4 => {
+            bytes[0] = 0x45;
+            put_u16(&mut bytes, 2, length);
+            bytes[4..6].copy_from_slice(&identification.to_be_bytes());
+            bytes[8..10].copy_from_slice(&[64, 6]);
+            bytes[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        }
+        Version::V6 => {
+            bytes[0] = 0x60;
+            put_u16(&mut bytes, 4, length - 40);
+            bytes[6..8].copy_from_slice(&[6, 64]);
+            bytes[8..24].fill(0xfd);
+            bytes[24..40].fill(0xfe);
+        }
+    }
+    bytes[tcp + 4..tcp + 8].copy_from_slice(&sequence.to_be_bytes());
+    bytes[tcp + 12] = 8 << 4;
+    bytes[tcp + 13] = FIN | PSH | CWR | 0x10;
+    bytes.extend_from_slice(payload);
+    let header = VirtioHeader {
+        flags: VirtioHeader::NEEDS_CHECKSUM,
+        gso_type: if version == Version::V4 { 0x81 } else { 0x84 },
+        header_len: u16::try_from(tcp + 32).unwrap(),
+        gso_size: u16::try_from(SEGMENT).unwrap(),
+        checksum_start: u16::try_from(tcp).unwrap(),
+        checksum_offset: 16,
+    };
+    Packet::new(header, bytes, length).unwrap()
+}
+
+/// The bytes of a part, as a receiver gets them.
+fn cut(packet: &Packet, range: &Range<u32>) -> (VirtioHeader, Vec<u8>) {
+    let shape = packet.superpacket.unwrap();
+    let data = &packet.bytes[..packet.length];
+    match shape.part(packet.header, data, range) {
+        Some(part) => {
+            let headers = &part.headers[..part.headers_length];
+            (part.header, [headers, &data[part.payload]].concat())
+        }
+        None => (packet.header, data.to_vec()),
+    }
+}
+
+/// What the receiver's kernel, or a network card, makes of a partial checksum.
+fn finish_checksum(header: VirtioHeader, bytes: &mut [u8]) {
+    let start = usize::from(header.checksum_start);
+    let checksum = !fold(sum(&bytes[start..]));
+    put_u16(bytes, start + 16, checksum.into());
+}
+
+/// Sums to all ones over pseudo-header and segment where the checksum is right (RFC 9293, section 3.1).
+fn tcp_checksum_is_right(version: Version, bytes: &[u8]) -> bool {
+    let (addresses, tcp) = match version {
+        Version::V4 => (12..20, 20),
+        Version::V6 => (8..40, 40),
+    };
+    let length = u32::try_from(bytes.len() - tcp).unwrap();
+    fold(sum(&bytes[addresses]) + 6 + length + sum(&bytes[tcp..])) == 0xffff
+}
+
+fn any_version() -> impl Strategy<Value = Version> {
+    prop_oneof![Just(Version::V4), Just(Version::V6)]
+}
+
+proptest! {
+    #[test]
+    fn parts_put_together_are_the_superpacket(
+        version in any_version(),
+        sequence in any::<u32>(),
+        identification in any::<u16>(),
+        payload in prop::collection::vec(any::<u8>(), SEGMENT + 1..20 * SEGMENT),
+        cuts in prop::collection::btree_set(0_u32..20, 0..8),
+    ) {
+        let packet = superpacket(version, sequence, identification, &payload);
+        let segments = packet.segments().unwrap();
+        let inner = cuts.into_iter().filter(|&at| at > 0 && at < segments.count());
+        let bounds: Vec<u32> = [0].into_iter().chain(inner).chain([segments.count()]).collect();
+        let tcp = packet.superpacket.unwrap().tcp;
+        let mut together = Vec::new();
+        for pair in bounds.windows(2) {
+            let range = pair[0]..pair[1];
+            let (header, mut bytes) = cut(&packet, &range);
+            let whole = bounds.len() == 2;
+
+            let expected = segments.bytes(&range).get();
+            let single = range.len() == 1;
+            prop_assert_eq!(header.segmentation() == Segmentation::None, single);
+            // A superpacket repeats its headers when it is parted further.
+            let repeated = (range.len() - 1) * (tcp + 32);
+            prop_assert_eq!(u64::try_from(bytes.len() + repeated).unwrap(), expected);
+
+            let at = u32::try_from(together.len()).unwrap();
+            let found = u32::from_be_bytes(bytes[tcp + 4..tcp + 8].try_into().unwrap());
+            prop_assert_eq!(found, sequence.wrapping_add(at));
+            let flags = bytes[tcp + 13];
+            prop_assert_eq!(flags & (FIN | PSH) != 0, range.end == segments.count());
+            prop_assert_eq!(flags & CWR != 0, range.start == 0);
+            prop_assert!(flags & 0x10 != 0);
+
+            if version == Version::V4 && !whole {
+                prop_assert_eq!(fold(sum(&bytes[..20])), 0xffff);
+                let id = u16::from_be_bytes([bytes[4], bytes[5]]);
+                let start = u16::try_from(range.start).unwrap();
+                prop_assert_eq!(id, identification.wrapping_add(start));
+                let length = u16::from_be_bytes([bytes[2], bytes[3]]);
+                prop_assert_eq!(usize::from(length), bytes.len());
+            }
+            if !whole {
+                finish_checksum(header, &mut bytes);
+                prop_assert!(tcp_checksum_is_right(version, &bytes));
+            }
+            together.extend_from_slice(&bytes[tcp + 32..]);
+        }
+        prop_assert_eq!(together, payload);
+    }
+
+    /// The kernel is trusted to be sane, but a driver that can be crashed by a packet is none.
+    #[test]
+    fn no_bytes_and_no_header_make_it_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        gso_type in prop_oneof![Just(0_u8), Just(1), Just(4), any::<u8>()],
+        gso_size in any::<u16>(),
+        checksum_start in 0_u16..80,
+        range in (0_u32..50, 1_u32..50),
+    ) {
+        let header = VirtioHeader {
+            flags: VirtioHeader::NEEDS_CHECKSUM,
+            gso_type,
+            header_len: 0,
+            gso_size,
+            checksum_start,
+            checksum_offset: 16,
+        };
+        let length = bytes.len();
+        if let Some(packet) = Packet::new(header, bytes, length) {
+            let segments = packet.segments().unwrap();
+            if packet.superpacket.is_some() {
+                let start = range.0.min(segments.count() - 1);
+                let end = (start + range.1).min(segments.count());
+                let (_, part) = cut(&packet, &(start..end));
+                prop_assert!(part.len() <= length);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plain_packet_is_one_segment() {
+    let packet = Packet::new(VirtioHeader::PLAIN, vec![0x45; 1500], 1500).unwrap();
+    assert_eq!(packet.segments(), Some(Segments::single(1500)));
+}
