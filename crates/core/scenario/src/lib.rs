@@ -24,15 +24,13 @@
 //! ```
 
 mod assertion;
-mod span;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use units::{Bytes, Floor, LossRate, PacketOverhead, Rate};
+use units::{Bytes, Floor, LossRate, PacketOverhead, Rate, Span};
 
 pub use assertion::{Assertion, Comparison, ParseAssertionError, Quantity, Statistic};
-pub use span::Span;
 
 /// A whole scenario.
 #[derive(Clone, Debug, Deserialize)]

@@ -11,6 +11,7 @@
 //! | [`Bytes`] | bytes | 2^64 |
 //! | [`Rate`] | bits per second of IP bytes | 2^64 |
 //! | [`LossRate`] | lost packets per 10^9 | 0 to 1 |
+//! | [`Span`] | a duration whose text form carries its unit | 584 years |
 //! | [`SeqNum`] | a TCP sequence number, modulo 2^32 | wraps |
 
 #![no_std]
@@ -32,7 +33,7 @@ pub use floor::{Floor, PacketOverhead};
 pub use loss::LossRate;
 pub use rate::Rate;
 pub use seq::SeqNum;
-pub use span::{Milliseconds, format_span, parse_span};
+pub use span::{Milliseconds, Span, format_span, parse_span};
 pub use time::Time;
 
 /// A text is not a quantity with a unit.

@@ -1,4 +1,5 @@
 use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
 
 use alloc::string::String;
@@ -43,6 +44,41 @@ pub fn format_span(span: Duration) -> String {
         text.trim_end_matches('0').trim_end_matches('.')
     )
 }
+
+/// A span of time in a file or on a command line: its text form carries the unit, `"200.4 ms"`.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Span(Duration);
+
+impl Span {
+    /// The duration.
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        Self(duration)
+    }
+}
+
+impl FromStr for Span {
+    type Err = ParseQuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse_span(text).map(Self)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format_span(self.0))
+    }
+}
+
+#[cfg(feature = "serde")]
+crate::serde_as_text!(Span, "a time with its unit, such as \"200.4 ms\"");
 
 /// Prints a span as whole and tenth milliseconds, the unit of RTTs and of completion times: `1017.4`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
