@@ -1,1 +1,59 @@
-//! placeholder
+//! From packets to a verdict: where each second of a transfer went, what was lost, and the remedy.
+//!
+//! [`explain`] takes what [`connections::Tracker`] saw and returns the document that
+//! `longhaul explain --json` prints. It is a function: the same capture gives the same document, and every
+//! prediction in it was computed before anyone tried the remedy.
+//!
+//! Steps: each direction of a connection becomes a [`limit::Timeline`] (`timeline`), which `limit` attributes;
+//! facts go into the record (`document`, `transfers`, `series`, `caveats`); rules look at all connections
+//! together (`findings`, one file each, listed in [`CATALOGUE`]).
+
+mod analysis;
+mod caveats;
+mod document;
+mod findings;
+mod series;
+mod text;
+mod timeline;
+mod transfers;
+
+use connections::Tracked;
+use record::Manifest;
+use record::explain::{Capture, Document};
+
+pub use findings::{CATALOGUE, CatalogueEntry};
+
+/// What the caller knows and packets do not say, and what is wanted beside the verdict.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Program, command line, machine.
+    pub manifest: Manifest,
+    /// The inputs in order: file name, format, compression. Where there is one input, counts and duration
+    /// are filled in here; with several the caller knows which packet came from which.
+    pub captures: Vec<Capture>,
+    /// Whether connections carry points for plots.
+    pub series: bool,
+}
+
+/// Explains everything that was tracked.
+#[must_use]
+pub fn explain(tracked: &Tracked, options: Options) -> Document {
+    let analysed = analysis::analyse(tracked);
+    let mut captures = options.captures;
+    if let [capture] = captures.as_mut_slice() {
+        document::fill_capture(capture, tracked);
+        capture.caveats.extend(caveats::of_capture(tracked));
+    }
+    Document {
+        schema: "longhaul.explain".into(),
+        version: record::VERSION,
+        manifest: options.manifest,
+        captures,
+        connections: analysed
+            .iter()
+            .map(|connection| document::connection(connection, tracked, options.series))
+            .collect(),
+        echoes: tracked.echoes.iter().map(document::echo).collect(),
+        findings: findings::all(&analysed),
+    }
+}

@@ -1,0 +1,133 @@
+//! What the capture made up, or left out.
+
+use connections::{Connection, Mark, Role, Side};
+use record::explain::{Confidence, Evidence, Finding, Severity};
+
+use super::{CatalogueEntry, Found};
+use crate::analysis::Analysed;
+use crate::text::count;
+
+pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
+    name: "capture-artefact",
+    meaning: "The capture shows something that was not on the wire, or lacks something that was: it must \
+              not be read as a fault of network or hosts.",
+    source: "Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997), §3; tcpdump(8), \
+             Linux Documentation/networking/segmentation-offloads.rst",
+};
+
+/// A kind of artefact: whether a connection has it, what to say, what to do, and a packet that shows it.
+struct Kind {
+    holds: fn(&Connection) -> bool,
+    says: &'static str,
+    remedy: &'static str,
+    shown_by: fn(&Connection) -> Option<(Mark, String)>,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind {
+        holds: |connection| connection.quality.filtered,
+        says: "lack every bare ACK: the capture was filtered, so what released each segment, and how windows \
+               grew, cannot be known",
+        remedy: "Capture without a filter on flags (`tcpdump -s 128 host SERVER`).",
+        shown_by: |connection| {
+            let data = connection.packets.iter().find(|packet| packet.len > 0)?;
+            Some((data.mark(), "data, without the ACKs around it".into()))
+        },
+    },
+    Kind {
+        holds: |connection| connection.quality.one_direction.is_some(),
+        says: "are seen in one direction only",
+        remedy: "Capture where both directions pass, such as on the host itself.",
+        shown_by: |connection| {
+            let side = connection.quality.one_direction?;
+            let first = connection.packets.first()?;
+            Some((first.mark(), format!("only the {side}'s packets are here")))
+        },
+    },
+    Kind {
+        holds: |connection| {
+            connection.handshake.syn.is_none() && connection.handshake.syn_ack.is_none()
+        },
+        says: "began before the capture: options and window scale are not known",
+        remedy: "Start the capture before the connection opens.",
+        shown_by: |connection| {
+            Some((
+                connection.packets.first()?.mark(),
+                "first packet, no SYN".into(),
+            ))
+        },
+    },
+    Kind {
+        holds: |connection| offloaded(connection).is_some(),
+        says: "show segments larger than the wire carries: segmentation offload on the capturing host, \
+               not a fault of MTU",
+        remedy: "None needed: bytes and times hold, counts of packets do not.",
+        shown_by: offloaded,
+    },
+    Kind {
+        holds: |connection| connection.to_server.copies + connection.to_client.copies > 0,
+        says: "hold packets twice: the capture saw them on two interfaces or ports; they are no \
+               retransmissions",
+        remedy: "Capture on one interface (not `-i any` on a bridge, not both ends of a mirror).",
+        shown_by: |connection| {
+            let copy = connection
+                .packets
+                .iter()
+                .find(|packet| packet.role == Role::Copy)?;
+            Some((
+                copy.mark(),
+                "the same packet again, same IP identification".into(),
+            ))
+        },
+    },
+];
+
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+    KINDS
+        .iter()
+        .filter_map(|kind| judge(connections, kind))
+        .collect()
+}
+
+fn judge(connections: &[Analysed<'_>], kind: &Kind) -> Option<Finding> {
+    let concerned: Vec<&Analysed<'_>> = connections
+        .iter()
+        .filter(|analysed| (kind.holds)(analysed.connection))
+        .collect();
+    if concerned.is_empty() {
+        return None;
+    }
+    let found = Found {
+        severity: Severity::Info,
+        confidence: Confidence::High,
+        summary: format!("{} {}", count(concerned.len(), "connection"), kind.says),
+        connections: concerned.iter().map(|analysed| analysed.id).collect(),
+        evidence: concerned
+            .iter()
+            .filter_map(|analysed| (kind.shown_by)(analysed.connection))
+            .map(|(mark, shows)| Evidence {
+                frame: mark.frame,
+                shows,
+            })
+            .collect(),
+        lost: None,
+        remedy: kind.remedy.into(),
+        predicted: Vec::new(),
+    };
+    Some(found.into_finding(&ENTRY))
+}
+
+fn offloaded(connection: &Connection) -> Option<(Mark, String)> {
+    let packet = connection.packets.iter().find(|packet| {
+        let side: Side = packet.side;
+        packet.role != Role::Stray && packet.len > connection.segment_payload(side)
+    })?;
+    Some((
+        packet.mark(),
+        format!(
+            "{} B of payload, {} fit into a packet",
+            packet.len,
+            connection.segment_payload(packet.side)
+        ),
+    ))
+}

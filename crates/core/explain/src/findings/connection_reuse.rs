@@ -1,0 +1,267 @@
+//! Connections made anew for every request.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use connections::{Endpoint, Side, Turn};
+use record::explain::{Confidence, Evidence, Finding, Prediction};
+use units::{Bytes, Floor, PacketOverhead, Rate};
+
+use super::{CatalogueEntry, Found, frame, path, severity_of};
+use crate::analysis::Analysed;
+use crate::text::{count, median, ms, rounded};
+use crate::timeline::overhead;
+use crate::transfers;
+
+pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
+    name: "no-connection-reuse",
+    meaning: "A client opens a new connection for each request or few, so that each pays a handshake and \
+              slow start from the initial window.",
+    source: "RFC 9112 §9.3 (persistence), RFC 6928 (initial window), RFC 5681 §3.1 (slow start)",
+};
+
+/// More requests than this on a connection is reuse.
+const FEW_REQUESTS: usize = 2;
+
+/// A request on a fresh connection, and what it would have taken on a hot one.
+struct Fresh<'a> {
+    id: u32,
+    turn: &'a Turn,
+    syn: connections::Mark,
+    rtt: Duration,
+    waited: Duration,
+    server: Duration,
+    /// From the response's first byte to its last.
+    response: Duration,
+    overhead: PacketOverhead,
+}
+
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+    let mut groups: BTreeMap<(&str, &Endpoint), Vec<&Analysed<'_>>> = BTreeMap::new();
+    for analysed in connections {
+        let connection = analysed.connection;
+        groups
+            .entry((&connection.client.host, &connection.server))
+            .or_default()
+            .push(analysed);
+    }
+    groups
+        .into_values()
+        .filter_map(|group| judge(&group))
+        .map(|found| found.into_finding(&ENTRY))
+        .collect()
+}
+
+fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
+    let fresh: Vec<Fresh<'_>> = group
+        .iter()
+        .filter_map(|analysed| fresh(analysed))
+        .collect();
+    // A connection was avoidable if another one had done its work by then, and stood idle or was closed.
+    let avoidable = fresh
+        .iter()
+        .filter(|one| {
+            fresh.iter().any(|other| {
+                other
+                    .turn
+                    .completed_at()
+                    .is_some_and(|done| done <= one.syn.at)
+                    && other.id != one.id
+            })
+        })
+        .count();
+    if avoidable == 0 || avoidable * 2 < fresh.len() {
+        return None;
+    }
+    let up = path::rate(group.iter().copied(), Side::Client);
+    let hot = |one: &Fresh<'_>| predicted(one.rtt, one.turn.request_bytes(), one, up).0;
+    let lost: Duration = fresh
+        .iter()
+        .map(|one| one.waited.saturating_sub(hot(one)))
+        .sum();
+    let waited: Duration = fresh.iter().map(|one| one.waited).sum();
+    let rtt = median(fresh.iter().map(|one| one.rtt))?;
+    let server = &group.first()?.connection.server;
+    Some(Found {
+        severity: severity_of(lost, waited),
+        confidence: Confidence::High,
+        summary: format!(
+            "{} to {server}, one after the other, carry {}: {} of {} that the client waited went into \
+             handshakes and slow start over {} of RTT",
+            count(group.len(), "connection"),
+            count(
+                group
+                    .iter()
+                    .map(|analysed| analysed.connection.turns.len())
+                    .sum(),
+                "request"
+            ),
+            ms(lost),
+            ms(waited),
+            ms(rtt)
+        ),
+        connections: fresh.iter().map(|one| one.id).collect(),
+        evidence: evidence(&fresh),
+        lost: Some(lost),
+        remedy: format!(
+            "Reuse connections (one session or client object for all requests). The first upload on each \
+             connection still pays; a hot pool does not: `longhaul relay http` keeps connections to \
+             {server} open whose congestion window and whose peer's receive window have grown before the \
+             first request comes."
+        ),
+        predicted: predictions(&fresh, up),
+    })
+}
+
+fn fresh<'a>(analysed: &Analysed<'a>) -> Option<Fresh<'a>> {
+    let connection = analysed.connection;
+    if connection.turns.len() > FEW_REQUESTS {
+        return None;
+    }
+    let turn = connection.turns.first()?;
+    let waited = transfers::with_handshake(connection, turn)?;
+    let server = transfers::server_time(connection, turn)?;
+    let response = turn.last_response?.at.since(turn.first_response?.at);
+    Some(Fresh {
+        id: analysed.id,
+        turn,
+        syn: connection.handshake.syn?,
+        rtt: connection
+            .base_rtt()
+            .or_else(|| connection.handshake_rtt())?,
+        waited,
+        server,
+        response,
+        overhead: overhead(connection, Side::Client),
+    })
+}
+
+/// Time on a connection that is open, idle and large enough: one round trip, the request's serialisation,
+/// the server's time and that of the response's bytes. With the derivation.
+fn predicted(
+    rtt: Duration,
+    request_bytes: u64,
+    like: &Fresh<'_>,
+    rate: Option<Rate>,
+) -> (Duration, String) {
+    let ip_bytes = like.overhead.ip_bytes(Bytes::new(request_bytes));
+    let floor = rate.and_then(|rate| Floor::new(1, rtt, ip_bytes, rounded(rate)));
+    let rest = like.server + like.response;
+    match floor {
+        Some(floor) => (
+            floor.total() + rest,
+            format!("{floor}; + {} in the server and for its response", ms(rest)),
+        ),
+        None => (
+            rtt + rest,
+            format!(
+                "1 x {} + {} in the server and for its response; the time to serialise {} B is not \
+                 in it, because the capture does not show the path's rate",
+                ms(rtt),
+                ms(rest),
+                ip_bytes.get()
+            ),
+        ),
+    }
+}
+
+fn predictions(fresh: &[Fresh<'_>], rate: Option<Rate>) -> Vec<Prediction> {
+    /// The initial window (RFC 6928): what fits into it needs no slow start even on a reused connection
+    /// that has not grown.
+    const INITIAL_WINDOW_SEGMENTS: u64 = 10;
+    let mut predictions = Vec::new();
+    for class in size_classes(fresh) {
+        let Some(typical) = typical(&class) else {
+            continue;
+        };
+        let bytes = typical.turn.request_bytes();
+        let transfers = u64::try_from(class.len()).unwrap_or(u64::MAX);
+        let now = typical.waited.as_secs_f64();
+        let (hot, derivation) = predicted(typical.rtt, bytes, &typical, rate);
+        if bytes <= INITIAL_WINDOW_SEGMENTS * u64::from(typical.overhead.payload) {
+            predictions.push(Prediction {
+                bytes,
+                transfers,
+                remedy: "connection-reuse".into(),
+                now_s: now,
+                predicted_s: hot.as_secs_f64(),
+                derivation: format!("{derivation}; from the second request on"),
+            });
+        }
+        predictions.push(Prediction {
+            bytes,
+            transfers,
+            remedy: "hot-pool".into(),
+            now_s: now,
+            predicted_s: hot.as_secs_f64(),
+            derivation,
+        });
+    }
+    predictions
+}
+
+/// Requests of about the same size: within a twentieth and the length of a header's variable parts.
+fn size_classes<'f, 'a>(fresh: &'f [Fresh<'a>]) -> Vec<Vec<&'f Fresh<'a>>> {
+    const VARIABLE_HEADERS: u64 = 128;
+    let mut sorted: Vec<&Fresh<'_>> = fresh.iter().collect();
+    sorted.sort_by_key(|one| (one.turn.request_bytes(), one.id));
+    let mut classes: Vec<Vec<&Fresh<'_>>> = Vec::new();
+    for one in sorted {
+        let bytes = one.turn.request_bytes();
+        match classes.last_mut() {
+            Some(class)
+                if class.first().is_some_and(|least| {
+                    let least = least.turn.request_bytes();
+                    bytes <= least + least / 20 + VARIABLE_HEADERS
+                }) =>
+            {
+                class.push(one);
+            }
+            Some(_) | None => classes.push(vec![one]),
+        }
+    }
+    classes
+}
+
+/// The medians of a class, each by itself: one slow server answer should not stand for all.
+fn typical<'a>(class: &[&Fresh<'a>]) -> Option<Fresh<'a>> {
+    let middle = class.get(class.len().checked_sub(1)? / 2)?;
+    Some(Fresh {
+        id: middle.id,
+        turn: middle.turn,
+        syn: middle.syn,
+        rtt: median(class.iter().map(|one| one.rtt))?,
+        waited: median(class.iter().map(|one| one.waited))?,
+        server: median(class.iter().map(|one| one.server))?,
+        response: median(class.iter().map(|one| one.response))?,
+        overhead: middle.overhead,
+    })
+}
+
+fn evidence(fresh: &[Fresh<'_>]) -> Vec<Evidence> {
+    fresh
+        .iter()
+        .flat_map(|one| {
+            let request = one.turn.request.as_deref().unwrap_or("a request");
+            let response = one.turn.last_response.map(|mark| {
+                frame(
+                    mark,
+                    format!(
+                        "connection {}: response to {request} ({} B) complete {} after the SYN",
+                        one.id,
+                        one.turn.request_bytes(),
+                        ms(one.waited)
+                    ),
+                )
+            });
+            [
+                Some(frame(
+                    one.syn,
+                    format!("connection {}: SYN of a new connection", one.id),
+                )),
+                response,
+            ]
+        })
+        .flatten()
+        .collect()
+}

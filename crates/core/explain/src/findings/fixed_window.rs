@@ -1,0 +1,107 @@
+//! A receive window that stays too small for the path.
+
+use core::time::Duration;
+
+use connections::{Mark, Side};
+use limit::{Detail, LimitName};
+use record::explain::{Confidence, Evidence, Finding};
+use units::Bytes;
+
+use super::{CatalogueEntry, Found, severity_of};
+use crate::analysis::{Analysed, Direction};
+use crate::text::ms;
+
+pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
+    name: "fixed-window",
+    meaning: "The receiver's window stays so small that the next segment has no room for most of each \
+              round trip: the rate is bound by window / RTT.",
+    source: "RFC 9293 §3.8.6 (window management), RFC 1122 §4.2.3.4 (a sender waits for room for a full \
+             segment); Linux net.ipv4.tcp_rmem",
+};
+
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+    connections
+        .iter()
+        .flat_map(|analysed| {
+            analysed
+                .directions()
+                .into_iter()
+                .filter_map(|(side, direction)| judge(analysed, side, direction))
+        })
+        .map(|found| found.into_finding(&ENTRY))
+        .collect()
+}
+
+fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<Found> {
+    let attribution = &direction.attribution;
+    let (first, last) = attribution.busy?;
+    let busy = last.since(first);
+    let details = attribution.details();
+    let time = |detail| {
+        details
+            .get(&(LimitName::ReceiveWindow, detail))
+            .copied()
+            .unwrap_or_default()
+    };
+    let lost: Duration = time(Detail::Static) + time(Detail::NoScaling);
+    if lost.is_zero() || lost * 5 < busy {
+        return None;
+    }
+    let connection = analysed.connection;
+    let (_, window) = connection.window_range(side.peer())?;
+    let rtt = direction.timeline.base_rtt?;
+    let bound = Bytes::new(window).checked_per(rtt)?.bytes_per_s();
+    let flying = connection.flow(side).max_in_flight;
+    Some(Found {
+        severity: severity_of(lost, busy),
+        confidence: Confidence::High,
+        summary: format!(
+            "the {}'s window of at most {window} B over {} of RTT bounds the transfer to {}.{:02} kB/s; \
+             {flying} B fly at most, since the next segment has no room",
+            side.peer(),
+            ms(rtt),
+            bound / 1000,
+            bound % 1000 / 10,
+        ),
+        connections: vec![analysed.id],
+        evidence: evidence(analysed, side),
+        lost: Some(lost),
+        remedy: format!(
+            "Raise the {}'s receive buffer to at least rate x RTT (Linux: the third value of \
+             net.ipv4.tcp_rmem, with net.ipv4.tcp_moderate_rcvbuf on; take a fixed SO_RCVBUF out of the \
+             application), or put a relay near it whose windows are large.",
+            side.peer()
+        ),
+        predicted: Vec::new(),
+    })
+}
+
+/// ACKs with their window, and what was in flight when they came.
+fn evidence(analysed: &Analysed<'_>, side: Side) -> Vec<Evidence> {
+    const SHOWN: usize = 6;
+    let connection = analysed.connection;
+    let (mut sent, mut evidence) = (0_i64, Vec::new());
+    let mut before: Option<Mark> = None;
+    for packet in &connection.packets {
+        if packet.side == side {
+            sent = sent.max(packet.to());
+            continue;
+        }
+        let (Some(ack), Some(window)) = (packet.ack, connection.window(packet)) else {
+            continue;
+        };
+        if packet.is_pure_ack() && sent > ack.saturating_sub(1) && evidence.len() < SHOWN {
+            let gap = before.map_or(Duration::ZERO, |mark| packet.at.since(mark.at));
+            evidence.push(Evidence {
+                frame: packet.frame,
+                shows: format!(
+                    "{} after the ACK before; {} B in flight, window {window} B",
+                    ms(gap),
+                    sent.saturating_sub(ack)
+                ),
+            });
+        }
+        before = Some(packet.mark());
+    }
+    evidence
+}

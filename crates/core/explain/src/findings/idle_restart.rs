@@ -1,0 +1,82 @@
+//! Slow start again on a connection that had grown.
+
+use core::time::Duration;
+
+use limit::{Detail, LimitName};
+use record::explain::{Confidence, Evidence, Finding};
+
+use super::{CatalogueEntry, Found, severity_of};
+use crate::analysis::Analysed;
+use crate::text::{count, ms};
+
+pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
+    name: "slow-start-after-idle",
+    meaning: "After a pause the sender starts again from its initial window, although the connection had \
+              carried more before.",
+    source: "RFC 5681 §4.1; Linux net.ipv4.tcp_slow_start_after_idle, tcp_cwnd_restart() in \
+             net/ipv4/tcp_output.c",
+};
+
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+    let mut ids = Vec::new();
+    let mut evidence = Vec::new();
+    let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
+    for analysed in connections {
+        for (side, direction) in analysed.directions() {
+            let restarts: Vec<_> = direction
+                .attribution
+                .spans
+                .iter()
+                .filter(|span| {
+                    (span.limit, span.detail) == (LimitName::SlowStart, Some(Detail::AfterIdle))
+                })
+                .collect();
+            let Some(first) = restarts.first() else {
+                continue;
+            };
+            lost += restarts
+                .iter()
+                .map(|span| span.to.since(span.from))
+                .sum::<Duration>();
+            total += analysed.connection.duration();
+            ids.push(analysed.id);
+            evidence.extend(
+                analysed
+                    .connection
+                    .packets
+                    .iter()
+                    .find(|packet| packet.side == side && packet.len > 0 && packet.at >= first.from)
+                    .map(|packet| Evidence {
+                        frame: packet.frame,
+                        shows: format!(
+                            "the {side} sends again after a pause, and stops after a small flight \
+                             although it had {} B in flight before",
+                            analysed.connection.flow(side).max_in_flight
+                        ),
+                    }),
+            );
+        }
+    }
+    if lost.is_zero() {
+        return Vec::new();
+    }
+    vec![
+        Found {
+            severity: severity_of(lost, total),
+            confidence: Confidence::Medium,
+            summary: format!(
+                "{} started slowly again after idle time, at the cost of {}",
+                count(ids.len(), "connection"),
+                ms(lost)
+            ),
+            connections: ids,
+            evidence,
+            lost: Some(lost),
+            remedy: "Switch the restart off at the sender (Linux: net.ipv4.tcp_slow_start_after_idle = 0), or \
+                     let a relay keep its connections warm."
+                .into(),
+            predicted: Vec::new(),
+        }
+        .into_finding(&ENTRY),
+    ]
+}

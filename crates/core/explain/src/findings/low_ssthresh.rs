@@ -1,0 +1,64 @@
+//! Slow start that ended without a loss, far below the path.
+
+use limit::{Detail, LimitName};
+use record::explain::{Confidence, Evidence, Finding};
+
+use super::{CatalogueEntry, Found, severity_of};
+use crate::analysis::Analysed;
+use crate::text::ms;
+
+pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
+    name: "low-initial-ssthresh",
+    meaning: "The sender left slow start without a loss and far below the path's capacity, and grows by a \
+              little per round trip since.",
+    source: "RFC 5681 §3.1 (the initial ssthresh SHOULD be arbitrarily high); RFC 9406 and \
+             net/ipv4/tcp_cubic.c (HyStart leaves slow start when round trips lengthen)",
+};
+
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+    connections
+        .iter()
+        .flat_map(|analysed| {
+            analysed.directions().into_iter().filter_map(|(side, direction)| {
+                let (first, last) = direction.attribution.busy?;
+                let key = (LimitName::CongestionAvoidance, Detail::LowSsthresh);
+                let lost = *direction.attribution.details().get(&key)?;
+                // A tenth of the transfer: below that the end of slow start is no matter.
+                if lost * 10 < last.since(first) {
+                    return None;
+                }
+                let span =
+                    direction.attribution.spans.iter().find(|span| (span.limit, span.detail) == (key.0, Some(key.1)))?;
+                let evidence = analysed
+                    .connection
+                    .packets
+                    .iter()
+                    .find(|packet| packet.side == side && packet.len > 0 && packet.at >= span.from)
+                    .map(|packet| Evidence {
+                        frame: packet.frame,
+                        shows: format!(
+                            "from here on the {side} sends about as much as is acknowledged, without a \
+                             loss before"
+                        ),
+                    });
+                Some(Found {
+                    severity: severity_of(lost, last.since(first)),
+                    confidence: Confidence::Medium,
+                    summary: format!(
+                        "the {side} left slow start without a loss and spent {} growing slowly",
+                        ms(lost)
+                    ),
+                    connections: vec![analysed.id],
+                    evidence: evidence.into_iter().collect(),
+                    lost: Some(lost),
+                    remedy: "Raise the initial slow-start threshold where it is set; if HyStart ended slow \
+                             start early, pace the sender or use a controller that measures the path (BBR), \
+                             or send over connections that have grown."
+                        .into(),
+                    predicted: Vec::new(),
+                })
+            })
+        })
+        .map(|found| found.into_finding(&ENTRY))
+        .collect()
+}

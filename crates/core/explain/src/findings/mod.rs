@@ -1,0 +1,133 @@
+//! Rules over all connections of a capture, one file each.
+//!
+//! A rule reads facts and attribution and returns findings; rules do not see each other, so their order
+//! never changes a result.
+
+mod capture_artefact;
+mod connection_reuse;
+mod continue_wait;
+mod fixed_window;
+mod half_closed;
+mod handshake_options;
+mod idle_restart;
+mod low_ssthresh;
+mod path;
+mod syn_loss;
+mod zero_window;
+
+use core::time::Duration;
+
+use record::explain::{Confidence, Evidence, Finding, Prediction, Severity};
+
+use crate::analysis::Analysed;
+
+/// A finding that this program can make.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CatalogueEntry {
+    /// Its stable name.
+    pub name: &'static str,
+    /// What it means, in one sentence.
+    pub meaning: &'static str,
+    /// Where the rule comes from.
+    pub source: &'static str,
+}
+
+/// Every finding, by name.
+pub const CATALOGUE: [CatalogueEntry; 13] = [
+    capture_artefact::ENTRY,
+    continue_wait::ENTRY,
+    fixed_window::ENTRY,
+    half_closed::ENTRY,
+    low_ssthresh::ENTRY,
+    connection_reuse::ENTRY,
+    handshake_options::NO_SACK,
+    handshake_options::NO_TIMESTAMPS,
+    handshake_options::NO_WINDOW_SCALING,
+    idle_restart::ENTRY,
+    handshake_options::SMALL_MSS,
+    syn_loss::ENTRY,
+    zero_window::ENTRY,
+];
+
+type Rule = for<'a, 'b> fn(&'a [Analysed<'b>]) -> Vec<Finding>;
+
+const RULES: [Rule; 10] = [
+    capture_artefact::find,
+    connection_reuse::find,
+    continue_wait::find,
+    fixed_window::find,
+    half_closed::find,
+    handshake_options::find,
+    idle_restart::find,
+    low_ssthresh::find,
+    syn_loss::find,
+    zero_window::find,
+];
+
+/// All findings, by lost time, then severity, then name.
+pub(crate) fn all(connections: &[Analysed<'_>]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(connections)).collect();
+    findings.sort_by(|one, other| {
+        let lost = |finding: &Finding| finding.lost_s.unwrap_or(0.0);
+        lost(other)
+            .total_cmp(&lost(one))
+            .then_with(|| other.severity.cmp(&one.severity))
+            .then_with(|| one.name.cmp(&other.name))
+            .then_with(|| one.connections.cmp(&other.connections))
+            .then_with(|| one.summary.cmp(&other.summary))
+    });
+    findings
+}
+
+/// Frames shown per finding: enough to check it by hand, few enough to read.
+const MAX_EVIDENCE: usize = 12;
+
+/// What a rule found, before it is a record.
+struct Found {
+    severity: Severity,
+    confidence: Confidence,
+    summary: String,
+    connections: Vec<u32>,
+    evidence: Vec<Evidence>,
+    lost: Option<Duration>,
+    remedy: String,
+    predicted: Vec<Prediction>,
+}
+
+impl Found {
+    fn into_finding(mut self, entry: &CatalogueEntry) -> Finding {
+        self.connections.sort_unstable();
+        self.connections.dedup();
+        self.evidence.truncate(MAX_EVIDENCE);
+        Finding {
+            name: entry.name.into(),
+            severity: self.severity,
+            confidence: self.confidence,
+            summary: self.summary,
+            connections: self.connections,
+            evidence: self.evidence,
+            lost_s: self.lost.map(|lost| lost.as_secs_f64()),
+            remedy: self.remedy,
+            predicted: self.predicted,
+            source: entry.source.into(),
+        }
+    }
+}
+
+fn frame(mark: connections::Mark, shows: impl Into<String>) -> Evidence {
+    Evidence {
+        frame: mark.frame,
+        shows: shows.into(),
+    }
+}
+
+/// Most of the time, some of it, or little.
+fn severity_of(lost: Duration, of: Duration) -> Severity {
+    if lost * 2 >= of && !lost.is_zero() {
+        Severity::Critical
+    } else if lost * 20 >= of && !lost.is_zero() {
+        Severity::Warning
+    } else {
+        Severity::Info
+    }
+}

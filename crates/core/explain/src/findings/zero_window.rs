@@ -1,0 +1,98 @@
+//! A receiver that closes its window.
+
+use core::time::Duration;
+
+use connections::{Connection, Mark, Role, Side};
+use record::explain::{Confidence, Finding};
+use wire::TcpFlags;
+
+use super::{CatalogueEntry, Found, frame, severity_of};
+use crate::analysis::Analysed;
+use crate::text::{count, ms};
+
+pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
+    name: "zero-window-stalls",
+    meaning: "The receiver closed its window: its application reads more slowly than data comes, and the \
+              network has no part in it.",
+    source: "RFC 9293 §3.8.6.1 (zero-window probing)",
+};
+
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+    [Side::Client, Side::Server]
+        .into_iter()
+        .filter_map(|side| judge(connections, side))
+        .map(|found| found.into_finding(&ENTRY))
+        .collect()
+}
+
+fn judge(connections: &[Analysed<'_>], receiver: Side) -> Option<Found> {
+    let mut ids = Vec::new();
+    let mut evidence = Vec::new();
+    let (mut lost, mut total, mut stalls) = (Duration::ZERO, Duration::ZERO, 0);
+    for analysed in connections {
+        let closed = closed_windows(analysed.connection, receiver);
+        if closed.is_empty() {
+            continue;
+        }
+        ids.push(analysed.id);
+        total += analysed.connection.duration();
+        stalls += closed.len();
+        for (from, to) in closed {
+            let until = to.map_or(analysed.connection.last_at, |mark| mark.at);
+            lost += until.since(from.at);
+            evidence.push(frame(from, format!("connection {}: window 0", analysed.id)));
+            evidence.extend(to.map(|mark| {
+                frame(
+                    mark,
+                    format!("open again {} later", ms(until.since(from.at))),
+                )
+            }));
+        }
+    }
+    if ids.is_empty() {
+        return None;
+    }
+    Some(Found {
+        severity: severity_of(lost, total),
+        confidence: Confidence::High,
+        summary: format!(
+            "the {receiver}'s window was closed {} on {}, for {} in all",
+            count(stalls, "time"),
+            count(ids.len(), "connection"),
+            ms(lost)
+        ),
+        connections: ids,
+        evidence,
+        lost: Some(lost),
+        remedy: format!(
+            "Find out what the reading application on the {receiver} waits for (disk, lock, its own peer); \
+             a larger receive buffer only moves the moment."
+        ),
+        predicted: Vec::new(),
+    })
+}
+
+/// Spans in which `receiver` advertised no window, while the connection was open.
+fn closed_windows(connection: &Connection, receiver: Side) -> Vec<(Mark, Option<Mark>)> {
+    let mut spans: Vec<(Mark, Option<Mark>)> = Vec::new();
+    let mut open = true;
+    for packet in &connection.packets {
+        let unrelated = packet.side != receiver
+            || packet.flags.contains(TcpFlags::SYN)
+            || packet.flags.contains(TcpFlags::RST)
+            || matches!(packet.role, Role::Copy | Role::Stray);
+        if unrelated {
+            continue;
+        }
+        if packet.window == 0 && open {
+            spans.push((packet.mark(), None));
+            open = false;
+        } else if packet.window > 0 && !open {
+            if let Some(last) = spans.last_mut() {
+                last.1 = Some(packet.mark());
+            }
+            open = true;
+        }
+    }
+    spans
+}

@@ -1,0 +1,132 @@
+use core::time::Duration;
+
+use connections::{Close, Connection, Packet, Repeat, Role, Side, WindowScale};
+use limit::{Event, EventKind, Reason, Repair, Timeline, WindowField};
+use units::PacketOverhead;
+use wire::TcpFlags;
+
+/// One direction as its sender lived it: its own segments, and the ACKs that reached it.
+pub(crate) fn timeline(connection: &Connection, side: Side) -> Timeline {
+    let feedback_delay = feedback_delay(connection, side);
+    let mut events: Vec<Event> = connection
+        .packets
+        .iter()
+        .filter(|packet| packet.at >= connection.first_at)
+        .filter_map(|packet| event(connection, packet, side, feedback_delay))
+        .collect();
+    // Stable: what the capture shows at one moment keeps its order.
+    events.sort_by_key(|event| event.at);
+    Timeline {
+        from: connection.first_at,
+        to: connection.last_at,
+        handshake: connection.handshake_span(),
+        tls: connection.tls.map(|tls| tls.span(connection.last_at)),
+        ending_at: match connection.close {
+            Close::Open => None,
+            Close::Fin(closing) => Some(closing.first_fin.at),
+            Close::Reset(_, mark) => Some(mark.at),
+        },
+        base_rtt: connection.base_rtt().or_else(|| connection.handshake_rtt()),
+        feedback_delay,
+        segment: overhead(connection, side),
+        window: match connection.window_scale(side.peer()) {
+            WindowScale::Known(_) if is_scaled(connection) => WindowField::Scaled,
+            WindowScale::Known(_) => WindowField::Unscaled,
+            WindowScale::Unknown => WindowField::Unknown,
+        },
+        blind: blind(connection, side),
+        events,
+    }
+}
+
+/// Payload and headers of a full packet. Headers as captured, else those of IPv4 with the options that
+/// were agreed.
+pub(crate) fn overhead(connection: &Connection, side: Side) -> PacketOverhead {
+    const IPV4_AND_TCP: u16 = 40;
+    const WITH_TIMESTAMPS: u16 = 52;
+    let headers = match connection.flow(side).header_len {
+        0 if connection.timestamps() == Some(false) => IPV4_AND_TCP,
+        0 => WITH_TIMESTAMPS,
+        seen => seen,
+    };
+    PacketOverhead {
+        payload: connection.segment_payload(side),
+        headers: u32::from(headers),
+    }
+}
+
+/// How late an ACK at the tap takes effect in the data that passes the tap: the way to the sender and
+/// back. At the sender's own tap that is nothing.
+fn feedback_delay(connection: &Connection, side: Side) -> Duration {
+    let delay = connection.half_rtt(side).unwrap_or_default();
+    match connection.base_rtt() {
+        Some(rtt) if delay * 10 > rtt => delay,
+        Some(_) | None => Duration::ZERO,
+    }
+}
+
+fn is_scaled(connection: &Connection) -> bool {
+    [Side::Client, Side::Server]
+        .into_iter()
+        .any(|side| matches!(connection.window_scale(side), WindowScale::Known(1..)))
+}
+
+/// Why waits cannot be judged. A direction that carried nothing needs no ACKs to be understood.
+fn blind(connection: &Connection, side: Side) -> Option<Reason> {
+    let flow = connection.flow(side);
+    if connection.quality.one_direction.is_some() {
+        return Some(Reason::OneDirection);
+    }
+    if connection.quality.filtered && flow.bytes() > 0 {
+        return Some(Reason::Filtered);
+    }
+    None
+}
+
+fn event(connection: &Connection, packet: &Packet, side: Side, delay: Duration) -> Option<Event> {
+    if packet.side == side {
+        let repair = match packet.role {
+            Role::New | Role::OutOfOrder => None,
+            Role::Repeated(repeat) => Some(repair(repeat)),
+            Role::Syn
+            | Role::Ack
+            | Role::Copy
+            | Role::KeepAlive
+            | Role::WindowProbe
+            | Role::End
+            | Role::Stray => return None,
+        };
+        let kind = EventKind::Sent {
+            from: packet.from,
+            to: packet.to(),
+            repair,
+        };
+        return Some(Event {
+            at: packet.at,
+            kind,
+        });
+    }
+    if matches!(packet.role, Role::Copy | Role::Stray) || packet.flags.contains(TcpFlags::RST) {
+        return None;
+    }
+    let kind = EventKind::Ack {
+        to: packet.ack?,
+        window: connection.window(packet),
+        bare: packet.is_pure_ack(),
+        holds_more: packet.sack,
+    };
+    Some(Event {
+        at: packet.at + delay,
+        kind,
+    })
+}
+
+const fn repair(repeat: Repeat) -> Repair {
+    match repeat {
+        Repeat::Fast => Repair::Fast,
+        Repeat::Timeout => Repair::Timeout,
+        Repeat::TailProbe => Repair::TailProbe,
+        Repeat::Spurious => Repair::Spurious,
+        Repeat::Unknown => Repair::Unknown,
+    }
+}

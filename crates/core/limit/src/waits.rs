@@ -1,0 +1,501 @@
+//! Why a sender did not send its next byte at once.
+
+use core::time::Duration;
+
+use units::{Rate, Time};
+
+use crate::attribution::Span;
+use crate::growth::{self, Growth};
+use crate::replay::{Ack, Replay, Send};
+use crate::{Detail, LimitName, Reason, Timeline, WindowField};
+
+/// A span for every wait between sends of new data. What is left out is time in which the sender had
+/// nothing to send.
+pub(crate) fn spans(
+    timeline: &Timeline,
+    replay: &Replay,
+    path_rate: Option<Rate>,
+    repairs: &[Span],
+) -> Vec<Span> {
+    match (timeline.blind, timeline.base_rtt) {
+        (Some(Reason::Filtered), Some(rtt)) => filtered(timeline, replay, rtt),
+        (Some(_), _) => Vec::new(),
+        (None, Some(rtt)) => Judge::new(timeline, replay, rtt, path_rate, repairs).spans(),
+        (None, None) if replay.sends.is_empty() => Vec::new(),
+        (None, None) => vec![Span {
+            from: timeline.from,
+            to: timeline.to,
+            limit: LimitName::Unknown,
+            detail: None,
+            reason: Some(Reason::NoRtt),
+        }],
+    }
+}
+
+/// Without bare ACKs: between the captured segments of one turn nothing is known; after its last one
+/// comes a round trip, and then the answer's time, since answers passed the filter.
+fn filtered(timeline: &Timeline, replay: &Replay, rtt: Duration) -> Vec<Span> {
+    let mut spans = Vec::new();
+    for (index, send) in replay.sends.iter().enumerate() {
+        let next = replay.sends.get(index + 1);
+        let end = next.map_or(timeline.to, |next| next.at);
+        let answered = replay
+            .acks_after(index)
+            .iter()
+            .any(|ack| ack.acked >= send.to);
+        let (limit, to, reason) = if answered || next.is_none() {
+            (LimitName::Propagation, (send.at + rtt).min(end), None)
+        } else {
+            (LimitName::Unknown, end, Some(Reason::Filtered))
+        };
+        spans.push(Span {
+            from: send.at,
+            to,
+            limit,
+            detail: None,
+            reason,
+        });
+    }
+    spans
+}
+
+/// Judges waits one after the other.
+struct Judge<'a> {
+    timeline: &'a Timeline,
+    replay: &'a Replay,
+    rtt: Duration,
+    mss: i64,
+    /// Payload bytes that fill the path at its base RTT, where its rate is known.
+    path_room: Option<i64>,
+    repairs: &'a [Span],
+    /// How soon after an ACK a send still counts as released by it.
+    reaction: Duration,
+    /// Bytes in flight ahead of each ACK that released something.
+    peaks: Vec<(Time, i64)>,
+}
+
+/// What a wait was, before slow and flat growth are told apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Verdict {
+    /// A gap within a burst: the limit around it holds here too.
+    Burst,
+    /// Nothing to send. The round trip after the last byte is in it.
+    Nothing,
+    /// Held by something that is known.
+    Held(LimitName, Option<Detail>),
+    /// Held by the congestion window, or the send buffer.
+    OwnWindow(Growth),
+}
+
+impl<'a> Judge<'a> {
+    fn new(
+        timeline: &'a Timeline,
+        replay: &'a Replay,
+        rtt: Duration,
+        path_rate: Option<Rate>,
+        repairs: &'a [Span],
+    ) -> Self {
+        /// A sender answers an ACK within this; schedulers of virtual machines take that long.
+        const REACTION: Duration = Duration::from_millis(1);
+        let segment = timeline.segment;
+        let path_room = path_rate
+            .and_then(|rate| rate.checked_mul(rtt))
+            .and_then(|room| {
+                let payload = u64::from(segment.payload);
+                let packet = payload + u64::from(segment.headers);
+                i64::try_from(
+                    u128::from(room.get()) * u128::from(payload) / u128::from(packet.max(1)),
+                )
+                .ok()
+            });
+        // Away from the sender, ACK and data pass the tap with the path's jitter and queue between them.
+        let reaction = if timeline.feedback_delay > REACTION {
+            REACTION + timeline.feedback_delay / 10
+        } else {
+            REACTION.min(rtt / 2)
+        };
+        Self {
+            timeline,
+            replay,
+            rtt,
+            mss: i64::from(segment.payload.max(1)),
+            path_room,
+            repairs,
+            reaction,
+            peaks: Vec::new(),
+        }
+    }
+
+    fn spans(mut self) -> Vec<Span> {
+        let ends = self.data_ends();
+        let verdicts: Vec<Verdict> = (0..self.replay.sends.len())
+            .map(|index| self.verdict(index, &ends))
+            .collect();
+        self.paint(&verdicts)
+    }
+
+    /// The sends after which the sender had nothing more, for a while or for good.
+    fn data_ends(&self) -> Vec<Time> {
+        let sends = &self.replay.sends;
+        sends
+            .iter()
+            .enumerate()
+            .filter(|(index, send)| {
+                let pause = sends.get(index + 1).map(|next| next.at.since(send.at));
+                let paused = pause.is_none_or(|pause| pause > self.reaction);
+                self.released(*index).is_none() && (paused || self.drained(*index).is_some())
+            })
+            .map(|(_, send)| send.at)
+            .collect()
+    }
+
+    /// The ACK after send `index` which covers everything sent.
+    fn drained(&self, index: usize) -> Option<&'a Ack> {
+        let send = self.replay.sends.get(index)?;
+        self.replay
+            .acks_after(index)
+            .iter()
+            .find(|ack| ack.acked >= send.to)
+    }
+
+    /// The bare ACK that released the send after `index`.
+    fn released(&self, index: usize) -> Option<&'a Ack> {
+        let next = self.replay.sends.get(index + 1)?;
+        let acks = self.replay.acks_after(index);
+        let trigger = acks.last()?;
+        let answered = acks.iter().any(|ack| !ack.bare);
+        (!answered && next.at.since(trigger.at) <= self.reaction).then_some(trigger)
+    }
+
+    fn verdict(&mut self, index: usize, ends: &[Time]) -> Verdict {
+        let Some(send) = self.replay.sends.get(index) else {
+            return Verdict::Nothing;
+        };
+        let Some(next) = self.replay.sends.get(index + 1) else {
+            return Verdict::Nothing;
+        };
+        let Some(ack) = self.released(index) else {
+            let gap = next.at.since(send.at);
+            return if gap <= self.reaction && self.drained(index).is_none() {
+                Verdict::Burst
+            } else {
+                Verdict::Nothing
+            };
+        };
+        if let Some(held) = self.window_had_no_room(ack, next, send) {
+            self.note_peak(ack);
+            return held;
+        }
+        let full = (send.to - send.from) % self.mss == 0;
+        if ack.flight_before < self.mss {
+            return self.small_flight(ack, send, next);
+        }
+        // A sender with data in hand sends full segments, and keeps as much in flight as it may. Half of
+        // that is left to segmentation offload, which waits for a larger piece (tcp_tso_should_defer).
+        let recent = self.recent_peak(ack.at);
+        if !full || ack.flight_before * 2 < recent {
+            return if next.at.since(send.at) <= self.reaction {
+                Verdict::Burst
+            } else {
+                Verdict::Nothing
+            };
+        }
+        self.note_peak(ack);
+        if self.path_is_full(ack) {
+            return Verdict::Held(LimitName::Bottleneck, None);
+        }
+        let data_ends = ends
+            .get(ends.partition_point(|end| *end < next.at))
+            .copied();
+        let data_ends = data_ends.unwrap_or(Time::MAX);
+        Verdict::OwnWindow(growth::after(
+            self.replay,
+            ack.at,
+            self.rtt,
+            data_ends,
+            self.mss,
+        ))
+    }
+
+    fn window_had_no_room(&self, ack: &Ack, next: &Send, send: &Send) -> Option<Verdict> {
+        let room = ack.edge_before? - send.to;
+        // Case B of the field: a window of 4096 bytes holds two segments of 1448; the third has no room,
+        // although the window is never "full".
+        let wanted = (next.to - next.from).min(self.mss);
+        if room >= wanted {
+            return None;
+        }
+        if self.path_is_full(ack) {
+            // The window is full only because the queue holds it: without the queue it would carry more
+            // than the path.
+            return Some(Verdict::Held(LimitName::Bottleneck, None));
+        }
+        let window = ack.window_before?;
+        let detail = if window == 0 {
+            Detail::ZeroWindow
+        } else if self.timeline.window == WindowField::Unscaled && window > 50_000 {
+            Detail::NoScaling
+        } else if self.window_grew(ack) {
+            Detail::Growing
+        } else {
+            Detail::Static
+        };
+        Some(Verdict::Held(LimitName::ReceiveWindow, Some(detail)))
+    }
+
+    /// Whether the window is more than a twentieth larger a round trip later.
+    fn window_grew(&self, ack: &Ack) -> bool {
+        let (Some(before), Some(mut after)) = (ack.window_before, ack.window) else {
+            return false;
+        };
+        let until = ack.at + self.rtt;
+        let from = self.replay.acks.partition_point(|other| other.at < ack.at);
+        for later in self
+            .replay
+            .acks
+            .iter()
+            .skip(from)
+            .take_while(|later| later.at <= until)
+        {
+            after = after.max(later.window.unwrap_or(0));
+        }
+        after > before.saturating_add(before / 20)
+    }
+
+    /// Less than a segment flew, and the sender waited for its ACK all the same: Nagle's algorithm
+    /// (RFC 9293 §3.7.4), if both pieces are small.
+    fn small_flight(&self, ack: &Ack, send: &Send, next: &Send) -> Verdict {
+        /// What a peer must add to the RTT before its ACK counts as delayed; Linux delays by 40 ms and
+        /// more, Windows by 40 to 200 ms.
+        const DELAYED: Duration = Duration::from_millis(20);
+        let small = next.to - next.from < self.mss && send.to - send.from < self.mss;
+        let waited = ack.at.since(send.at);
+        if small && waited >= self.rtt + DELAYED {
+            return Verdict::Held(LimitName::NagleDelayedAck, None);
+        }
+        Verdict::Nothing
+    }
+
+    fn recent_peak(&self, at: Time) -> i64 {
+        let since = at.saturating_sub(self.rtt);
+        let repaired = self
+            .repairs
+            .iter()
+            .rev()
+            .map(|span| span.to)
+            .find(|end| *end <= at)
+            .unwrap_or_default();
+        self.peaks
+            .iter()
+            .rev()
+            .take_while(|(peak_at, _)| *peak_at >= since && *peak_at >= repaired)
+            .map(|(_, flight)| *flight)
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn note_peak(&mut self, ack: &Ack) {
+        self.peaks.push((ack.at, ack.flight_before));
+    }
+
+    /// As much flies as the path carries, and round trips are longer for it.
+    fn path_is_full(&self, ack: &Ack) -> bool {
+        let Some(rtt) = ack.rtt.or_else(|| self.replay.rtt_before(ack.at)) else {
+            return false;
+        };
+        let queue = rtt.saturating_sub(self.rtt);
+        match self.path_room {
+            Some(room) => {
+                let queued = queue > self.rtt / 50 && queue > Duration::from_micros(500);
+                queued && ack.flight_before >= room
+            }
+            // Without a rate, only a queue as long as half the path says so by itself.
+            None => queue > self.rtt / 2 && queue > Duration::from_millis(5),
+        }
+    }
+
+    fn paint(&self, verdicts: &[Verdict]) -> Vec<Span> {
+        let mut spans = Vec::new();
+        let mut around = None;
+        // Where a burst began whose limit is told by the first real wait behind it.
+        let mut burst_from: Option<Time> = None;
+        let mut regime = Regime::default();
+        for (index, verdict) in verdicts.iter().enumerate() {
+            let Some(send) = self.replay.sends.get(index) else {
+                break;
+            };
+            let next = self.replay.sends.get(index + 1);
+            let end = next.map_or(self.timeline.to, |next| next.at);
+            let held = match *verdict {
+                Verdict::Burst => {
+                    match around {
+                        Some(limit) => spans.push(span(send.at, end, limit)),
+                        None => {
+                            burst_from.get_or_insert(send.at);
+                        }
+                    }
+                    continue;
+                }
+                Verdict::Nothing => {
+                    let bottleneck =
+                        around.is_some_and(|(limit, _)| limit == LimitName::Bottleneck);
+                    self.paint_end_of_data(send, index, end, bottleneck, &mut spans);
+                    around = None;
+                    burst_from = None;
+                    regime.on_pause(end.since(send.at), self.rtt);
+                    continue;
+                }
+                Verdict::Held(limit, detail) => (limit, detail),
+                Verdict::OwnWindow(growth) => {
+                    let flight = self
+                        .replay
+                        .acks_after(index)
+                        .last()
+                        .map_or(0, |ack| ack.flight_before);
+                    self.own_window(growth, end, flight, &mut regime)
+                }
+            };
+            spans.push(span(burst_from.take().unwrap_or(send.at), end, held));
+            around = Some(held);
+        }
+        spans
+    }
+
+    /// All data is in flight: a round trip, preceded by the queue's share of it where there is one.
+    fn paint_end_of_data(
+        &self,
+        send: &Send,
+        index: usize,
+        end: Time,
+        bottleneck: bool,
+        spans: &mut Vec<Span>,
+    ) {
+        let Some(ack) = self.drained(index) else {
+            // More followed while this was still in flight: not the last round trip of anything.
+            if self.replay.sends.get(index + 1).is_some() {
+                return;
+            }
+            let due = (send.at + self.rtt + self.rtt / 4).min(end);
+            spans.push(span(send.at, due, (LimitName::Propagation, None)));
+            spans.push(Span {
+                from: due,
+                to: end,
+                limit: LimitName::Unknown,
+                detail: None,
+                reason: Some(Reason::CutOff),
+            });
+            return;
+        };
+        let due = if ack.bare {
+            ack.at
+        } else {
+            ack.at.min(send.at + self.rtt.max(self.expected(send)))
+        };
+        let due = due.min(end);
+        let excess = due.since(send.at).saturating_sub(self.rtt);
+        let queued = bottleneck
+            || self
+                .path_room
+                .is_some_and(|room| send.to - ack.acked_before > room);
+        let propagation_from = if queued { send.at + excess } else { send.at };
+        spans.push(span(
+            send.at,
+            propagation_from,
+            (LimitName::Bottleneck, None),
+        ));
+        spans.push(span(propagation_from, due, (LimitName::Propagation, None)));
+    }
+
+    /// The round trip that the segment before met: what an ACK that rides on data would have taken.
+    fn expected(&self, send: &Send) -> Duration {
+        self.replay
+            .rtt_before(send.at)
+            .map_or(self.rtt, |rtt| rtt.min(self.rtt * 2))
+    }
+
+    fn own_window(
+        &self,
+        growth: Growth,
+        at: Time,
+        flight: i64,
+        regime: &mut Regime,
+    ) -> (LimitName, Option<Detail>) {
+        let last_repair = self.repairs.iter().rev().find(|repair| repair.from <= at);
+        if let Some(repair) = last_repair
+            && regime.repaired != Some(repair.from)
+        {
+            regime.repaired = Some(repair.from);
+            regime.exponential = repair.detail == Some(Detail::Timeout);
+        }
+        match growth {
+            Growth::Exponential if last_repair.is_none() => regime.exponential = true,
+            Growth::Exponential | Growth::Unseen => {}
+            Growth::Slow => regime.exponential = false,
+        }
+        if core::mem::take(&mut regime.paused) && flight * 4 <= regime.highest * 3 {
+            //= https://www.rfc-editor.org/rfc/rfc5681#section-4.1
+            //# Therefore, a TCP SHOULD set cwnd to no more than RW before beginning
+            //# transmission if the TCP has not sent data in an interval exceeding
+            //# the retransmission timeout.
+            regime.restarted = true;
+            regime.exponential = growth != Growth::Slow;
+            regime.highest = 0;
+        }
+        regime.highest = regime.highest.max(flight);
+        match (regime.exponential, last_repair) {
+            (true, Some(_)) => (LimitName::SlowStart, Some(Detail::AfterTimeout)),
+            (true, None) if regime.restarted => (LimitName::SlowStart, Some(Detail::AfterIdle)),
+            (true, None) => (LimitName::SlowStart, Some(Detail::Initial)),
+            (false, Some(_)) => (LimitName::LossLimited, None),
+            (false, None) if growth::is_flat(&self.peaks, at, self.rtt, self.mss) => {
+                (LimitName::SendBuffer, None)
+            }
+            (false, None) => (LimitName::CongestionAvoidance, Some(Detail::LowSsthresh)),
+        }
+    }
+}
+
+fn span(from: Time, to: Time, (limit, detail): (LimitName, Option<Detail>)) -> Span {
+    Span {
+        from,
+        to,
+        limit,
+        detail,
+        reason: None,
+    }
+}
+
+/// What is known of the sender's congestion window so far.
+#[derive(Clone, Copy, Debug)]
+struct Regime {
+    /// It doubles per round trip, or nothing has shown yet that it does not.
+    exponential: bool,
+    /// Nothing was sent for a retransmission timeout or longer.
+    paused: bool,
+    /// It started again after such a pause.
+    restarted: bool,
+    /// Largest flight of this regime.
+    highest: i64,
+    /// Start of the latest repair that is accounted for.
+    repaired: Option<Time>,
+}
+
+impl Default for Regime {
+    fn default() -> Self {
+        Self {
+            exponential: true,
+            paused: false,
+            restarted: false,
+            highest: 0,
+            repaired: None,
+        }
+    }
+}
+
+impl Regime {
+    fn on_pause(&mut self, pause: Duration, rtt: Duration) {
+        /// Linux: RTO = srtt + max(4 x rttvar, 200 ms) (`tcp_rtt_estimator` in `net/ipv4/tcp_input.c`).
+        const RTO_MARGIN: Duration = Duration::from_millis(200);
+        self.paused |= pause >= rtt + RTO_MARGIN;
+    }
+}
