@@ -5,7 +5,7 @@
 //! `tcpdump`. Nothing is allocated and nothing is copied but numbers. Decoding never panics; an error
 //! names field, offset and length, and "cut off by the snapshot length" is not "malformed".
 //!
-//! [`write`] goes the other way, so that simulators and tests make the packets they speak of, and
+//! [`mod@write`] goes the other way, so that simulators and tests make the packets they speak of, and
 //! [`http`] reads the head of an HTTP/1 message as far as it was captured.
 
 #![no_std]
@@ -17,6 +17,8 @@ extern crate std;
 mod decode;
 mod error;
 mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod http;
 mod ip;
 mod link;

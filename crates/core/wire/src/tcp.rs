@@ -21,7 +21,6 @@ pub(crate) fn options(mut bytes: &[u8]) -> TcpOptions {
     // appendix A recommends.
     if let [kind::NOP, kind::NOP, kind::TIMESTAMPS, 10, value @ ..] = bytes
         && let Some(timestamps) = timestamps(value)
-        && value.len() == 8
     {
         options.timestamps = Some(timestamps);
         return options;
@@ -66,9 +65,10 @@ fn read(options: &mut TcpOptions, kind: u8, value: &[u8]) {
 }
 
 fn timestamps(value: &[u8]) -> Option<Timestamps> {
+    let (value, echo) = value.split_first_chunk()?;
     Some(Timestamps {
-        value: u32_at(value, 0)?,
-        echo: u32_at(value, 4)?,
+        value: u32::from_be_bytes(*value),
+        echo: u32::from_be_bytes(echo.try_into().ok()?),
     })
 }
 

@@ -1,0 +1,45 @@
+//! Bodies of fuzz targets: plain functions, so that `cargo test` runs them too.
+
+use units::Time;
+
+use crate::http::Head;
+use crate::{LinkType, Observation, decode};
+
+/// Decodes a frame: its first byte chooses the link type, the next two what it had on the wire beyond
+/// what was captured. Whatever comes out must be consistent with the frame.
+pub fn fuzz_decode(bytes: &[u8]) {
+    const LINKS: [LinkType; 11] = [
+        LinkType::NULL,
+        LinkType::ETHERNET,
+        LinkType::PPP,
+        LinkType::PPP_ETHER,
+        LinkType::LINUX_SLL,
+        LinkType::LINUX_SLL2,
+        LinkType::LOOP,
+        LinkType::RAW,
+        LinkType::IPV4,
+        LinkType::IPV6,
+        LinkType::FDDI,
+    ];
+    let Some((&[link, high, low], frame)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let beyond = u32::from(u16::from_be_bytes([high, low]));
+    let original_len = u32::try_from(frame.len())
+        .unwrap_or(u32::MAX)
+        .saturating_add(beyond);
+    let link = LINKS[usize::from(link) % LINKS.len()];
+    if let Ok(Observation::Tcp(segment)) = decode(link, Time::ZERO, 1, frame, original_len) {
+        let captured = u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
+        assert!(captured <= segment.payload_len);
+        assert!(segment.header_len >= 40);
+    }
+}
+
+/// Reads an HTTP head; its length must lie within the bytes.
+pub fn fuzz_http(bytes: &[u8]) {
+    if let Some(head) = Head::read(bytes) {
+        assert!(head.fields().head_len.is_none_or(|len| len <= bytes.len()));
+        assert!(!alloc::format!("{head} {head:?}").contains('\x1b'));
+    }
+}
