@@ -7,7 +7,6 @@
 //!
 //! ```
 //! # use longhaul_capture as capture;
-//! # use longhaul_wire as wire;
 //! use capture::Capture;
 //!
 //! let text = b"16:54:06.286416 IP a.33666 > b.http: Flags [S], seq 7, win 64240, length 0\n";
@@ -37,10 +36,14 @@ mod binary;
 mod cursor;
 mod error;
 mod front;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod packet;
 mod pcap;
 mod pcapng;
 mod reader;
+#[cfg(test)]
+mod tests;
 mod text;
 mod writer;
 
