@@ -1,0 +1,136 @@
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+
+use crate::Controller;
+use crate::bbr::Bbr;
+use crate::cubic::Cubic;
+use crate::fixed::Fixed;
+use crate::high_speed::HighSpeed;
+use crate::new_reno::NewReno;
+use crate::westwood::WestwoodPlus;
+
+/// A congestion control algorithm by name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Algorithm {
+    /// RFC 5681 and 6582; the kernel calls it `reno`.
+    NewReno,
+    /// RFC 9438, with one of three ways to leave slow start; the kernel's `cubic` has `HyStart`.
+    Cubic(SlowStart),
+    /// RFC 3649; the kernel's `highspeed`.
+    HighSpeed,
+    /// Westwood+; the kernel's `westwood`.
+    WestwoodPlus,
+    /// BBR version 1 as in Linux; the kernel's `bbr`.
+    Bbr,
+    /// A window that stays at its initial value.
+    Fixed,
+}
+
+/// How slow start ends where no loss ends it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SlowStart {
+    /// At `ssthresh` only (RFC 5681).
+    Standard,
+    /// Linux' `HyStart`: the length of ACK trains, or an RTT that grows.
+    #[default]
+    HyStart,
+    /// `HyStart++` (RFC 9406): an RTT that grows, confirmed by a conservative phase.
+    HyStartPlusPlus,
+}
+
+/// What a controller starts from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Parameters {
+    /// Initial window in segments.
+    pub initial_cwnd: u32,
+    /// Initial threshold in segments; arbitrarily high where absent.
+    pub initial_ssthresh: Option<u32>,
+    /// Payload bytes of a full segment.
+    pub mss: u32,
+    /// Whether segments leave paced, which changes what an ACK train tells.
+    pub paced: bool,
+    /// Decides what an algorithm draws by lot (BBR's first phase).
+    pub seed: u64,
+}
+
+/// A name is not an algorithm's.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ParseAlgorithmError {
+    /// What was read.
+    pub input: String,
+}
+
+// === impl Algorithm ===
+
+impl Algorithm {
+    /// A controller at the start of a connection.
+    #[must_use]
+    pub fn start(self, parameters: &Parameters) -> Box<dyn Controller> {
+        match self {
+            Self::NewReno => Box::new(NewReno::new(parameters)),
+            Self::Cubic(slow_start) => Box::new(Cubic::new(parameters, slow_start)),
+            Self::HighSpeed => Box::new(HighSpeed::new(parameters)),
+            Self::WestwoodPlus => Box::new(WestwoodPlus::new(parameters)),
+            Self::Bbr => Box::new(Bbr::new(parameters)),
+            Self::Fixed => Box::new(Fixed::new(parameters)),
+        }
+    }
+
+    /// The name that the kernel uses for it, or would.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NewReno => "reno",
+            Self::Cubic(SlowStart::HyStart) => "cubic",
+            Self::Cubic(SlowStart::HyStartPlusPlus) => "cubic-hystart++",
+            Self::Cubic(SlowStart::Standard) => "cubic-without-hystart",
+            Self::HighSpeed => "highspeed",
+            Self::WestwoodPlus => "westwood",
+            Self::Bbr => "bbr",
+            Self::Fixed => "none",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = ParseAlgorithmError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const ALL: [Algorithm; 8] = [
+            Algorithm::NewReno,
+            Algorithm::Cubic(SlowStart::HyStart),
+            Algorithm::Cubic(SlowStart::HyStartPlusPlus),
+            Algorithm::Cubic(SlowStart::Standard),
+            Algorithm::HighSpeed,
+            Algorithm::WestwoodPlus,
+            Algorithm::Bbr,
+            Algorithm::Fixed,
+        ];
+        ALL.into_iter()
+            .find(|algorithm| algorithm.as_str() == text)
+            .ok_or_else(|| ParseAlgorithmError { input: text.into() })
+    }
+}
+
+// === impl ParseAlgorithmError ===
+
+impl fmt::Display for ParseAlgorithmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is not a congestion control; choose `reno`, `cubic`, `cubic-hystart++`, \
+             `cubic-without-hystart`, `highspeed`, `westwood`, `bbr` or `none`",
+            self.input
+        )
+    }
+}
+
+impl core::error::Error for ParseAlgorithmError {}
