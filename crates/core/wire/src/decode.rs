@@ -18,6 +18,7 @@ use crate::{DecodeError, Endpoint, Host, IcmpEcho, Observation, Segment, TcpFlag
 /// [`DecodeError::Cut`] where the snapshot length left out what is needed, [`DecodeError::Malformed`]
 /// where the bytes contradict themselves. A protocol that is merely of no interest is no error but
 /// [`Observation::Other`].
+#[inline]
 pub fn decode(
     link: LinkType,
     at: Time,
@@ -43,6 +44,7 @@ pub fn decode(
     }
 }
 
+#[inline]
 fn segment<'a>(
     bytes: Frame<'a>,
     datagram: &Datagram,

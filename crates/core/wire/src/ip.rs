@@ -35,6 +35,7 @@ pub(crate) struct Datagram {
     pub(crate) later_fragment: bool,
 }
 
+#[inline]
 pub(crate) fn decode_v4(frame: Frame<'_>, start: usize) -> Result<Datagram, DecodeError> {
     let header = frame.array::<20>("IPv4 header", start)?;
     if header[0] >> 4 != 4 {

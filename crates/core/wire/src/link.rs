@@ -68,6 +68,7 @@ pub(crate) enum Network {
 }
 
 /// Finds the network layer of `frame`.
+#[inline]
 pub(crate) fn network(link: LinkType, frame: Frame<'_>) -> Result<Network, DecodeError> {
     match link {
         LinkType::ETHERNET => ether_type(frame, 12),
@@ -161,9 +162,8 @@ fn loopback(frame: Frame<'_>) -> Result<Network, DecodeError> {
 }
 
 fn pppoe(frame: Frame<'_>, offset: usize) -> Result<Network, DecodeError> {
-    //= https://www.rfc-editor.org/rfc/rfc2516#section-4
-    //# The CODE field is eight bits and is defined below for the Discovery
-    //# and PPP Session stages.
+    //= https://www.rfc-editor.org/rfc/rfc2516#section-6
+    //# The PPPoE CODE MUST be set to 0x00.
     match frame.byte("PPPoE code", offset + 1)? {
         0 => ppp(frame, offset + 6),
         _ => Ok(Network::Other("PPPoE discovery")),

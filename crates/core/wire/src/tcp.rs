@@ -15,6 +15,7 @@ pub(crate) mod kind {
 
 /// Reads an option list up to its end, or up to the first option that is malformed or cut: what came
 /// before a fault is what the receiver's stack understood as well.
+#[inline]
 pub(crate) fn options(mut bytes: &[u8]) -> TcpOptions {
     let mut options = TcpOptions::default();
     // Nearly every segment of a modern connection carries exactly this, aligned as RFC 7323

@@ -116,7 +116,7 @@ pub fn udp(
     out.extend_from_slice(&[0; 2]);
     out.extend_from_slice(payload);
     sum.add(&out[start..]);
-    //= https://www.rfc-editor.org/rfc/rfc768#
+    //= https://www.rfc-editor.org/rfc/rfc768
     //# If the computed  checksum  is zero,  it is transmitted  as all ones
     let checksum = match sum.finish() {
         0 => u16::MAX,
