@@ -24,6 +24,7 @@ enum State {
 
 impl Decoder {
     /// The next packet in `data` behind `cursor`; `None` where more bytes are needed.
+    #[inline]
     pub(crate) fn next<'a>(
         &mut self,
         data: &'a [u8],
@@ -47,6 +48,7 @@ impl Decoder {
         }
     }
 
+    #[inline]
     fn advance<'a>(
         &mut self,
         data: &'a [u8],

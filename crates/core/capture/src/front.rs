@@ -141,6 +141,7 @@ struct Counts {
 }
 
 impl Parser {
+    #[inline]
     fn next<'a>(
         &mut self,
         data: &'a [u8],
@@ -200,6 +201,7 @@ impl Parser {
     }
 }
 
+#[inline]
 fn next_decoded<'a>(
     decoder: &mut Decoder,
     counts: &mut Counts,
@@ -249,6 +251,7 @@ impl<'a> Packet<'a> {
 }
 
 impl Counts {
+    #[inline]
     fn note(&mut self, observation: &Observation<'_>) {
         match observation {
             Observation::Tcp(_) => self.segments += 1,

@@ -208,6 +208,7 @@ fn link_layers_and_interfaces_before_the_protocol_are_stepped_over() {
         "IP",
         "eth0  Out IP",
         "lo    In  IP",
+        "ip:",
         "52:54:00:12:34:56 (oui Unknown) > 52:54:00:12:34:57 (oui Unknown), ethertype IPv4 (0x0800), length 346:",
         "52:54:00:12:34:56 > 52:54:00:12:34:57, ethertype 802.1Q (0x8100), length 350: vlan 7, p 0, ethertype IPv4 (0x0800),",
     ] {
@@ -218,6 +219,33 @@ fn link_layers_and_interfaces_before_the_protocol_are_stepped_over() {
             "{before}"
         );
     }
+}
+
+#[test]
+fn the_answer_to_a_syn_on_a_forgotten_connection_is_no_difference() {
+    let text = "\
+        16:00:00.0 IP a.5 > b.443: Flags [S], seq 561364818, win 8192, length 0\n\
+        16:00:00.1 IP b.443 > a.5: Flags [.], ack 3058576675, win 251, length 0\n\
+        16:00:00.2 IP a.5 > b.443: Flags [R], seq 3058576675, win 0, length 0\n";
+    assert_eq!(numbers(text)[1], "0/3058576675");
+}
+
+#[test]
+fn packets_that_the_capture_file_cut_are_read() {
+    let line = format!("16:00:00.0 IP truncated-ip - 1386 bytes missing! a.5 > b.80: {DATA}");
+    assert_eq!(segments(&line)[0].payload_len, 292);
+    let verbose = format!(
+        "16:00:00.0 IP truncated-ip - 9 bytes missing! (tos 0x0, ttl 9, id 1)\n    a.5 > b.80: {DATA}"
+    );
+    assert_eq!(segments(&verbose)[0].ttl, Some(9));
+}
+
+#[test]
+fn a_syn_with_unreadable_options_still_tells_its_number() {
+    let text =
+        "16:00:00.0 IP a.5 > b.80: Flags [S.], seq 7, ack 8, win 1, options [mss 1460,[bad opt]]";
+    let read = segments(text);
+    assert_eq!((read[0].seq.get(), read[0].options.mss), (7, Some(1460)));
 }
 
 #[test]

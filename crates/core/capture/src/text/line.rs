@@ -87,7 +87,7 @@ impl<'a> Line<'a> {
                     body: Some(Body::Other(name)),
                 };
             }
-            Network::Ip(rest) => rest.trim_start(),
+            Network::Ip(rest) => without_notice(rest.trim_start()),
         };
         let Some((verbose, rest)) = rest.strip_prefix('(').and_then(split_parenthesis) else {
             return Self::Packet {
@@ -108,6 +108,14 @@ impl<'a> Line<'a> {
     }
 }
 
+/// Drops `truncated-ip - 1386 bytes missing! `, which says that the capture file cut the packet.
+fn without_notice(text: &str) -> &str {
+    if !text.starts_with("truncated-ip") {
+        return text;
+    }
+    text.split_once("! ").map_or(text, |(_, rest)| rest)
+}
+
 /// What the line says before the addresses.
 enum Network<'a> {
     /// IP; what follows.
@@ -123,7 +131,8 @@ impl<'a> Network<'a> {
         for _ in 0..4 {
             let (word, next) = rest.trim_start().split_once(' ')?;
             match word {
-                "IP" | "IP6" => return Some(Self::Ip(next)),
+                // In lower case behind `-e`, where there is no link layer.
+                "IP" | "IP6" | "ip:" | "ip6:" => return Some(Self::Ip(next)),
                 "ARP," => return Some(Self::Other("ARP")),
                 "LLDP," => return Some(Self::Other("LLDP")),
                 "STP" => return Some(Self::Other("STP")),
@@ -159,7 +168,12 @@ impl IpHeader {
                     let value = value.strip_prefix("0x").unwrap_or(value);
                     header.ecn = u8::from_str_radix(value, 16).ok().map(|tos| tos & 3);
                 }
-                Some(("ttl" | "hlim", value)) => header.ttl = value.parse().ok(),
+                Some(("ttl", value)) => header.ttl = value.parse().ok(),
+                Some(("hlim", value)) => {
+                    header.ttl = value.parse().ok();
+                    // A traffic class of zero is not printed, any other stands before the hop limit.
+                    header.ecn = header.ecn.or(Some(0));
+                }
                 Some(("id", value)) => header.id = value.parse().ok(),
                 _ => {}
             }
@@ -299,9 +313,11 @@ impl<'a> PrintedSegment<'a> {
             let (name, value) = field.split_once(' ')?;
             rest = match name {
                 "options" => {
-                    let (options, after) = value.strip_prefix('[')?.split_once(']')?;
-                    segment.options = PrintedOptions::read(options);
-                    after
+                    let value = value.strip_prefix('[')?;
+                    // Some options print brackets of their own; the length always follows the list.
+                    let end = value.find("], length ").or_else(|| value.find(']'))?;
+                    segment.options = PrintedOptions::read(&value[..end]);
+                    &value[end + 1..]
                 }
                 "length" => {
                     let (length, after) = split_number(value)?;
@@ -316,8 +332,11 @@ impl<'a> PrintedSegment<'a> {
                 }
             };
         }
-        // Cut off before its length (a narrow terminal, a masked report): not to be trusted.
-        None
+        // Behind options that it cannot read tcpdump stops (`…,[bad opt]]`). On a SYN, which carries no
+        // data but the numbers that all later lines count from, the rest does not matter.
+        let stopped = rest == "]" && segment.flags.contains(TcpFlags::SYN);
+        // Otherwise cut off before its length (a narrow terminal, a masked report): not to be trusted.
+        stopped.then_some(segment)
     }
 
     fn field(&mut self, name: &str, value: &str) -> Option<()> {

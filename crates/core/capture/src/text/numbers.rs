@@ -175,6 +175,8 @@ impl Direction {
         // Within 16 MiB of zero a base says nothing, because differences lie there too. 0.8 % of all
         // initial numbers do; those connections are read as tcpdump prints by default.
         const TELLING: u32 = 16 << 20;
+        // No window is larger (RFC 7323 §2.3), so a sum beyond it is no sum.
+        const WINDOW_MAX: u32 = 1 << 30;
         let Some(base) = self.base else {
             self.base = Some(Base {
                 number: base_if_first,
@@ -185,7 +187,10 @@ impl Direction {
         let sum = base.number.wrapping_add(printed);
         let telling = distance(base.number, 0) >= TELLING;
         let is_difference = match self.next {
-            Some(next) if telling => distance(sum, next) <= distance(printed, next),
+            Some(next) if telling => {
+                let (as_sum, as_printed) = (distance(sum, next), distance(printed, next));
+                as_sum <= as_printed && as_sum < WINDOW_MAX
+            }
             _ => base.initial,
         };
         if is_difference { sum } else { printed }
