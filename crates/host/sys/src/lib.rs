@@ -6,6 +6,7 @@
     reason = "this crate wraps the system calls that no safe library offers"
 )]
 
+pub mod datagram;
 pub mod isolation;
 pub mod namespace;
 pub mod packet_socket;

@@ -1,0 +1,225 @@
+use std::fmt;
+use std::time::Duration;
+
+use link::{Direction, LossSpec, PathSpec};
+use units::{Rate, format_span};
+
+/// Share by which a round-trip time may be off: 2 %.
+pub const RTT_TOLERANCE: f64 = 0.02;
+/// Share by which a rate may be off: 1 %.
+pub const RATE_TOLERANCE: f64 = 0.01;
+/// What the emulator's own work may add to a round trip, however short it is.
+const RTT_GRAIN: Duration = Duration::from_micros(200);
+
+/// A path as asked for and as its ends saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathReading {
+    /// As asked.
+    pub rtt_asked: Duration,
+    /// Each echo's round trip, less the serialisation of the echo at the asked rate; in order of arrival.
+    pub rtt_samples: Vec<Duration>,
+    /// From near to far.
+    pub forward: DirectionReading,
+    /// From far to near.
+    pub backward: DirectionReading,
+    /// How long the measurement took.
+    pub took: Duration,
+}
+
+/// One direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectionReading {
+    /// As asked.
+    pub rate_asked: Option<Rate>,
+    /// As the receiver saw it, in IP bytes.
+    pub rate: Result<Rate, Unmeasured>,
+    /// Packets that the probe sent in this direction.
+    pub sent: u64,
+    /// Those that did not arrive, by their number among the packets that the probe sent in this direction,
+    /// from 0. On a path that carried nothing before, these are the model's indices.
+    pub lost: Vec<u64>,
+    /// Whether the path is asked to lose any.
+    lossy: bool,
+}
+
+/// Why there is no rate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unmeasured {
+    /// Only the round trip was asked for.
+    NotTried,
+    /// The path is asked to have no bottleneck.
+    NoRateAsked,
+    /// Above 1 Gbit/s a probe of single packets would measure itself.
+    TooFast,
+    /// Too little of the train arrived.
+    TooFewArrived,
+}
+
+// === impl PathReading ===
+
+impl PathReading {
+    pub(super) fn new(path: &PathSpec) -> Self {
+        let direction = |direction| {
+            let spec = path.direction(direction);
+            DirectionReading {
+                rate_asked: spec.rate,
+                rate: Err(Unmeasured::NotTried),
+                sent: 0,
+                lost: Vec::new(),
+                lossy: spec.loss != LossSpec::None,
+            }
+        };
+        Self {
+            rtt_asked: path.rtt(),
+            rtt_samples: Vec::new(),
+            forward: direction(Direction::Forward),
+            backward: direction(Direction::Backward),
+            took: Duration::ZERO,
+        }
+    }
+
+    /// The median round trip; `None` when no echo came back.
+    #[must_use]
+    pub fn rtt(&self) -> Option<Duration> {
+        let mut samples = self.rtt_samples.clone();
+        samples.sort_unstable();
+        samples.get(samples.len() / 2).copied()
+    }
+
+    /// One direction.
+    #[must_use]
+    pub const fn direction(&self, direction: Direction) -> &DirectionReading {
+        match direction {
+            Direction::Forward => &self.forward,
+            Direction::Backward => &self.backward,
+        }
+    }
+
+    pub(super) const fn direction_mut(&mut self, direction: Direction) -> &mut DirectionReading {
+        match direction {
+            Direction::Forward => &mut self.forward,
+            Direction::Backward => &mut self.backward,
+        }
+    }
+
+    /// Everything in which the path is not what was asked for, in words; empty for a valid path.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        problems.extend(self.rtt_problem());
+        for direction in Direction::BOTH {
+            let reading = self.direction(direction);
+            let found = [reading.rate_problem(), reading.loss_problem()];
+            problems.extend(found.into_iter().flatten().map(|what| format!("{direction}: {what}")));
+        }
+        problems
+    }
+
+    /// Whether the path is what was asked for.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.problems().is_empty()
+    }
+
+    fn rtt_problem(&self) -> Option<String> {
+        let asked = format_span(self.rtt_asked);
+        let Some(rtt) = self.rtt() else {
+            return Some(format!("no echo came back, with an RTT of {asked} asked for"));
+        };
+        let allowed = self.rtt_asked.mul_f64(RTT_TOLERANCE).max(RTT_GRAIN);
+        (rtt.abs_diff(self.rtt_asked) > allowed).then(|| {
+            format!("the RTT is {}, not {asked} within {}", format_span(rtt), format_span(allowed))
+        })
+    }
+}
+
+// === impl DirectionReading ===
+
+impl DirectionReading {
+    fn rate_problem(&self) -> Option<String> {
+        let asked = self.rate_asked?;
+        match self.rate {
+            Ok(rate) => {
+                let off = relative_difference(rate, asked);
+                (off.abs() > RATE_TOLERANCE).then(|| {
+                    format!("the rate is {rate}, {:+.1} % off {asked}", off * 100.0)
+                })
+            }
+            Err(Unmeasured::TooFewArrived) => {
+                Some("too few packets arrived to measure the rate".to_owned())
+            }
+            Err(Unmeasured::NotTried | Unmeasured::NoRateAsked | Unmeasured::TooFast) => None,
+        }
+    }
+
+    fn loss_problem(&self) -> Option<String> {
+        (!self.lossy && !self.lost.is_empty()).then(|| {
+            format!("{} of {} packets did not arrive", self.lost.len(), self.sent)
+        })
+    }
+}
+
+/// `rate / asked - 1`.
+#[expect(clippy::cast_precision_loss, reason = "rates are far below 2^53")]
+fn relative_difference(rate: Rate, asked: Rate) -> f64 {
+    rate.bits_per_s() as f64 / (asked.bits_per_s() as f64).max(1.0) - 1.0
+}
+
+// === impl Unmeasured ===
+
+impl fmt::Display for Unmeasured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotTried => "only the round-trip time was asked for",
+            Self::NoRateAsked => "the path is asked to have no bottleneck",
+            Self::TooFast => "above 1 Gbit/s a probe of single packets would measure itself",
+            Self::TooFewArrived => "too few packets of the train arrived",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::Bytes;
+
+    use super::*;
+
+    fn reading(rtt_ms: u64, rate: Result<Rate, Unmeasured>, lost: &[u64]) -> PathReading {
+        let rtt = Duration::from_millis(200);
+        let asked = Some(Rate::mbit_per_s(100));
+        let path = PathSpec::symmetric(rtt, asked, Bytes::kib(256), LossSpec::None, 0);
+        let mut reading = PathReading::new(&path);
+        reading.rtt_samples = vec![Duration::from_millis(rtt_ms)];
+        reading.forward.rate = rate;
+        reading.forward.sent = 800;
+        reading.forward.lost = lost.to_vec();
+        reading
+    }
+
+    #[test]
+    fn a_path_as_asked_is_valid() {
+        let right = reading(203, Ok(Rate::kbit_per_s(99_100)), &[]);
+        assert_eq!(right.problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_deviation_is_said_in_words() {
+        let wrong = reading(205, Ok(Rate::kbit_per_s(98_900)), &[3, 4]);
+        assert_eq!(
+            wrong.problems(),
+            [
+                "the RTT is 205 ms, not 200 ms within 4 ms",
+                "forward: the rate is 98.9 Mbit/s, -1.1 % off 100 Mbit/s",
+                "forward: 2 of 800 packets did not arrive",
+            ]
+        );
+    }
+
+    #[test]
+    fn silence_is_a_problem_and_not_a_zero() {
+        let mut silent = reading(200, Err(Unmeasured::TooFewArrived), &[]);
+        silent.rtt_samples.clear();
+        assert_eq!(silent.rtt(), None);
+        assert_eq!(silent.problems().len(), 2);
+    }
+}
