@@ -25,13 +25,36 @@
 //! Every message whose end two implementations could see in different places: see `http::head` and
 //! `http::chunked`. The answer is 400 and the connection is closed.
 
+mod buffer;
+mod check;
 mod cidr;
 mod config;
 mod event;
+mod exchange;
+mod host;
+mod http;
+mod pool;
+mod server;
+mod session;
+mod stream;
 
+pub use check::{CheckError, RelayReport, Report, check};
 pub use cidr::{Cidr, ParseCidrError};
 pub use config::{
     Config, ConfigError, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits, PoolOptions,
     PrimeOptions, Priming, Target,
 };
 pub use event::{AppliedOption, EndedBy, Event, Missing, Phase};
+pub use server::{RunError, run};
+
+/// An error and its sources in one line, for events: they have no place for a chain.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,113 @@
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+
+use profile::{Side, TcpProfile};
+use serde::Serialize;
+use sys::socket::{ApplyError, apply};
+
+use crate::{AppliedOption, Config, HttpRelay, host};
+
+/// What a configuration would do on this host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// One entry per relay, in the configuration's order.
+    pub relays: Vec<RelayReport>,
+}
+
+/// What one relay would do on this host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RelayReport {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where requests go.
+    pub target: String,
+    /// What the target's name means now.
+    pub addresses: Vec<SocketAddr>,
+    /// Name of the client-side profile.
+    pub client_profile: String,
+    /// Its options on an accepted socket, read back.
+    pub client_options: Vec<AppliedOption>,
+    /// Name of the server-side profile.
+    pub server_profile: String,
+    /// Its options on a connected socket, read back.
+    pub server_options: Vec<AppliedOption>,
+    /// What would work, and not as well as it could.
+    pub warnings: Vec<String>,
+}
+
+/// A configuration would not work on this host.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// No connection over loopback, on which options are tried.
+    #[error("cannot connect to this host over loopback to try socket options")]
+    Loopback(#[source] io::Error),
+    /// An option is refused.
+    #[error("the profile `{profile}` does not work on this host")]
+    Profile {
+        /// The profile's name.
+        profile: String,
+        /// The option.
+        #[source]
+        source: Box<ApplyError>,
+    },
+    /// The target's name is not known.
+    #[error("cannot resolve the target {target}")]
+    Resolve {
+        /// The target.
+        target: String,
+        /// What the resolver said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Tries a configuration on sockets of this host, without listening and without contacting the target.
+///
+/// Blocks while the target's name is resolved.
+pub fn check(config: &Config) -> Result<Report, CheckError> {
+    let relays = config.http.iter().map(check_relay);
+    Ok(Report {
+        relays: relays.collect::<Result<_, _>>()?,
+    })
+}
+
+fn check_relay(relay: &HttpRelay) -> Result<RelayReport, CheckError> {
+    let target = relay.target.to_string();
+    let addresses = (relay.target.host.as_str(), relay.target.port)
+        .to_socket_addrs()
+        .map_err(|source| CheckError::Resolve {
+            target: target.clone(),
+            source,
+        })?
+        .collect();
+    let (connected, accepted, peer) = pair().map_err(CheckError::Loopback)?;
+    let options = |socket: &TcpStream, profile: &TcpProfile, side| {
+        let applied = apply(socket, profile, side, peer);
+        applied
+            .map(|applied| applied.into_iter().map(AppliedOption::from).collect())
+            .map_err(|source| CheckError::Profile {
+                profile: profile.name.clone(),
+                source: Box::new(source),
+            })
+    };
+    let warnings = host::problems(relay, host::forgets_windows());
+    Ok(RelayReport {
+        listen: relay.listen,
+        target,
+        addresses,
+        client_profile: relay.client_profile.name.clone(),
+        client_options: options(&accepted, &relay.client_profile, Side::Client)?,
+        server_profile: relay.server_profile.name.clone(),
+        server_options: options(&connected, &relay.server_profile, Side::Server)?,
+        warnings: warnings.into_iter().map(|(_, text)| text).collect(),
+    })
+}
+
+/// Both ends of a loopback connection, and the address that was connected to.
+fn pair() -> io::Result<(TcpStream, TcpStream, SocketAddr)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let connected = TcpStream::connect(address)?;
+    let (accepted, _) = listener.accept()?;
+    Ok((connected, accepted, address))
+}

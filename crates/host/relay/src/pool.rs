@@ -1,0 +1,306 @@
+//! Connections to an origin that are there, and fast, before the request comes.
+//!
+//! The pool keeps a minimum of idle connections, each primed ([`prime`]) until its windows hold what an
+//! upload needs. Requests take the hottest and youngest one and bring it back; in the background, one
+//! task replaces what was lost and re-primes what has cooled, one connection at a time, because two
+//! primings at the path's rate would take the path from each other and from requests.
+
+mod connection;
+mod dial;
+mod keeper;
+pub(crate) mod prime;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+use crate::event::Event;
+use crate::{AppliedOption, HttpRelay};
+pub(crate) use connection::{Connection, Temperature};
+pub(crate) use dial::DialError;
+pub(crate) use keeper::keep;
+
+/// Where events go.
+pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// The connections to one origin.
+pub(crate) struct Pool {
+    pub(crate) relay: Arc<HttpRelay>,
+    pub(crate) events: Events,
+    /// Whether the kernel forgets congestion windows over idle time.
+    pub(crate) forgets_windows: bool,
+    idle: Mutex<Vec<Connection>>,
+    /// One permit per connection that may exist.
+    slots: Arc<Semaphore>,
+    /// Told when a connection was taken, brought back or lost.
+    changed: Notify,
+    /// Told when a connection was brought back, for requests that wait for one.
+    returned: Notify,
+    /// Connections in the hands of requests.
+    busy: AtomicUsize,
+    stopping: AtomicBool,
+    next_id: AtomicU64,
+    served: AtomicU64,
+    served_hot: AtomicU64,
+    reported_options: AtomicBool,
+    started: Instant,
+}
+
+/// A connection lent to a request. Unless it is brought back, it is closed with this.
+pub(crate) struct Lent {
+    pool: Arc<Pool>,
+    connection: Option<Connection>,
+    /// Whether it had served before or been primed, so that the origin may have closed it meanwhile.
+    pub(crate) reused: bool,
+    /// Whether both windows held their target when it was lent.
+    pub(crate) hot: bool,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    pub(crate) fn new(relay: Arc<HttpRelay>, events: Events, forgets_windows: bool) -> Arc<Self> {
+        Arc::new(Self {
+            slots: Arc::new(Semaphore::new(relay.pool.max_connections)),
+            relay,
+            events,
+            forgets_windows,
+            idle: Mutex::default(),
+            changed: Notify::new(),
+            returned: Notify::new(),
+            busy: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+            served: AtomicU64::new(0),
+            served_hot: AtomicU64::new(0),
+            reported_options: AtomicBool::new(false),
+            started: Instant::now(),
+        })
+    }
+
+    /// The best idle connection, or a new one, or the next that comes back where there may be no more.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Lent, DialError> {
+        let deadline = Instant::now() + self.relay.limits.connect_timeout;
+        loop {
+            // Registered before looking, so that a return between the look and the wait is not missed.
+            let returned = self.returned.notified();
+            if let Some(connection) = self.take_idle() {
+                let hot = connection.temperature(self.forgets_windows).is_hot();
+                return Ok(self.lend(connection, true, hot));
+            }
+            match Arc::clone(&self.slots).try_acquire_owned() {
+                Ok(slot) => {
+                    let connection = self.dial(slot, deadline).await?;
+                    return Ok(self.lend(connection, false, false));
+                }
+                Err(_full) => {
+                    let wait = tokio::time::timeout_at(deadline, returned);
+                    wait.await.map_err(|_elapsed| DialError::Exhausted {
+                        connections: self.relay.pool.max_connections,
+                        waited: self.relay.limits.connect_timeout,
+                    })?;
+                }
+            }
+        }
+    }
+
+    /// A connection that no request has used, for one that cannot share: HTTP/1.0, or a second try.
+    pub(crate) async fn take_new(self: &Arc<Self>) -> Result<Lent, DialError> {
+        let deadline = Instant::now() + self.relay.limits.connect_timeout;
+        let slot = tokio::time::timeout_at(deadline, Arc::clone(&self.slots).acquire_owned());
+        let exhausted = || DialError::Exhausted {
+            connections: self.relay.pool.max_connections,
+            waited: self.relay.limits.connect_timeout,
+        };
+        let slot = slot
+            .await
+            .map_err(|_elapsed| exhausted())?
+            .map_err(|_closed| exhausted())?;
+        let connection = self.dial(slot, deadline).await?;
+        Ok(self.lend(connection, false, false))
+    }
+
+    /// Counts a served request and returns the share of all that a hot connection served.
+    pub(crate) fn count_request(&self, hot: bool) -> f64 {
+        self.served.fetch_add(1, Ordering::Relaxed);
+        self.served_hot.fetch_add(u64::from(hot), Ordering::Relaxed);
+        self.hot_ratio()
+    }
+
+    pub(crate) fn served(&self) -> u64 {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a ratio of counts, exact below 2^53 requests"
+    )]
+    pub(crate) fn hot_ratio(&self) -> f64 {
+        let served = self.served();
+        if served == 0 {
+            return 0.0;
+        }
+        self.served_hot.load(Ordering::Relaxed) as f64 / served as f64
+    }
+
+    /// Closes idle connections now and the others as they come back.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        for connection in std::mem::take(&mut *self.idle()) {
+            self.close(connection, "the relay stops");
+        }
+    }
+
+    /// Waits until no request uses a connection, but no longer than `patience`.
+    async fn quiet(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        loop {
+            let changed = self.changed.notified();
+            if self.busy.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            if tokio::time::timeout_at(deadline, changed).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The hottest idle connection that is alive, the youngest first (last in, first out: what was
+    /// used last has cooled least).
+    fn take_idle(&self) -> Option<Connection> {
+        loop {
+            let connection = {
+                let mut idle = self.idle();
+                let hot = idle
+                    .iter()
+                    .rposition(|connection| connection.temperature(self.forgets_windows).is_hot());
+                let index = hot.or_else(|| idle.len().checked_sub(1))?;
+                idle.remove(index)
+            };
+            match self.unusable(&connection) {
+                None => return Some(connection),
+                Some(why) => self.close(connection, why),
+            }
+        }
+    }
+
+    /// Why a connection cannot serve another request, if so.
+    fn unusable(&self, connection: &Connection) -> Option<&'static str> {
+        let limits = &self.relay.pool;
+        connection.lost().or_else(|| {
+            if connection.born.elapsed() >= limits.max_age {
+                Some("its maximum age is reached")
+            } else if connection.used.elapsed() >= limits.idle_timeout {
+                Some("it was idle for its limit")
+            } else if connection.requests >= limits.max_requests {
+                Some("it has served its number of requests")
+            } else {
+                None
+            }
+        })
+    }
+
+    fn lend(self: &Arc<Self>, connection: Connection, reused: bool, hot: bool) -> Lent {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_waiters();
+        Lent {
+            pool: Arc::clone(self),
+            connection: Some(connection),
+            reused,
+            hot,
+        }
+    }
+
+    fn put_back(&self, mut connection: Connection) {
+        connection.used = Instant::now();
+        let why = if self.stopping.load(Ordering::Relaxed) {
+            Some("the relay stops")
+        } else {
+            self.unusable(&connection)
+        };
+        match why {
+            Some(why) => self.close(connection, why),
+            None => self.idle().push(connection),
+        }
+        self.returned.notify_one();
+        self.changed.notify_waiters();
+    }
+
+    fn close(&self, connection: Connection, why: &str) {
+        self.emit(Event::Closed {
+            connection: connection.id,
+            requests: connection.requests,
+            why: why.to_owned(),
+        });
+        drop(connection);
+        // A slot is free: somebody who waits for a connection may make one.
+        self.returned.notify_one();
+        self.changed.notify_waiters();
+    }
+
+    fn emit(&self, event: Event) {
+        (self.events)(event);
+    }
+
+    fn report_options(&self, profile: &str, applied: Vec<sys::socket::Applied>) {
+        if !self.reported_options.swap(true, Ordering::Relaxed) {
+            self.emit(Event::Applied {
+                side: profile::Side::Server,
+                profile: profile.to_owned(),
+                options: applied.into_iter().map(AppliedOption::from).collect(),
+            });
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        // A list of connections is valid whatever its holder was doing when it panicked.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Lent ===
+
+impl Lent {
+    pub(crate) fn id(&self) -> u64 {
+        self.connection
+            .as_ref()
+            .map_or(0, |connection| connection.id)
+    }
+
+    /// The connection. Present until it is brought back, which consumes this.
+    pub(crate) fn connection(&mut self) -> &mut Connection {
+        self.connection
+            .as_mut()
+            .expect("only bring_back and drop take it, and both end this value")
+    }
+
+    /// Gives the connection back for the next request.
+    pub(crate) fn bring_back(mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.requests += 1;
+            self.pool.busy.fetch_sub(1, Ordering::Relaxed);
+            self.pool.put_back(connection);
+        }
+    }
+
+    /// Closes the connection, saying why.
+    pub(crate) fn close(mut self, why: &str) {
+        if let Some(mut connection) = self.connection.take() {
+            connection.requests += 1;
+            self.pool.busy.fetch_sub(1, Ordering::Relaxed);
+            self.pool.close(connection, why);
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.pool.busy.fetch_sub(1, Ordering::Relaxed);
+            self.pool.close(connection, "the request was cut off");
+        }
+    }
+}

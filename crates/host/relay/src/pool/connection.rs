@@ -1,0 +1,106 @@
+use sys::socket::IdleState;
+use sys::tcp_info::TcpInfo;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use units::Bytes;
+
+use crate::event::Missing;
+
+/// An open connection to the origin.
+pub(crate) struct Connection {
+    pub(crate) id: u64,
+    pub(crate) stream: TcpStream,
+    pub(crate) born: Instant,
+    /// When it last carried something.
+    pub(crate) used: Instant,
+    /// Requests served.
+    pub(crate) requests: u64,
+    /// What both windows should hold, once it has been primed to that.
+    pub(crate) hot_window: Option<Bytes>,
+    /// Whether its cooling has been told.
+    pub(crate) told_cool: bool,
+    /// The permit for its existence.
+    pub(super) _slot: OwnedSemaphorePermit,
+}
+
+/// How a connection's windows compare with their target.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Temperature {
+    /// Never primed, or the kernel does not tell.
+    Unprimed,
+    /// Both windows hold the target.
+    Hot,
+    /// One does not, any more.
+    Cooled {
+        info: Box<TcpInfo>,
+        target: Bytes,
+        why: String,
+    },
+}
+
+impl Connection {
+    /// Compares the windows with their target.
+    ///
+    /// `forgets_windows`: the kernel halves the window for each RTO of silence, at the next send
+    /// (`tcp_cwnd_restart` in `net/ipv4/tcp_output.c`), so `TCP_INFO` still shows the old one.
+    pub(crate) fn temperature(&self, forgets_windows: bool) -> Temperature {
+        let Some(target) = self.hot_window else {
+            return Temperature::Unprimed;
+        };
+        let Ok(info) = TcpInfo::of(&self.stream) else {
+            return Temperature::Unprimed;
+        };
+        let why = if forgets_windows && self.used.elapsed() >= info.rto {
+            Some("idle for longer than its retransmission timeout".to_owned())
+        } else {
+            match missing(&info, target).first() {
+                None => None,
+                Some(Missing::Cwnd) => Some(format!("cwnd is down to {} B", info.cwnd().get())),
+                Some(Missing::PeerWindow) => Some("the origin's window has shrunk".to_owned()),
+            }
+        };
+        match why {
+            None => Temperature::Hot,
+            Some(why) => Temperature::Cooled {
+                info: Box::new(info),
+                target,
+                why,
+            },
+        }
+    }
+
+    /// Whether the connection ended while nobody looked.
+    pub(crate) fn lost(&self) -> Option<&'static str> {
+        match sys::socket::idle_state(&self.stream) {
+            IdleState::Quiet => None,
+            IdleState::Finished => Some("the origin closed it"),
+            IdleState::Unsolicited => Some("the origin sent bytes that nobody asked for"),
+            IdleState::Failed => Some("it was reset or timed out"),
+        }
+    }
+}
+
+/// Which windows are smaller than `target`.
+///
+/// A sixteenth less passes: windows move in segments and round by the window scale, and a reading right
+/// after data is short of what the origin has not taken from its buffer yet.
+pub(super) fn missing(info: &TcpInfo, target: Bytes) -> Vec<Missing> {
+    let enough = Bytes::new(target.get() - target.get() / 16);
+    let mut missing = Vec::new();
+    if info.cwnd() < enough {
+        missing.push(Missing::Cwnd);
+    }
+    // Before kernel 5.4 the peer's window is not told; then cwnd has to stand for both, since it grows
+    // only while it is what limits.
+    if info.snd_wnd.is_some_and(|window| window < enough) {
+        missing.push(Missing::PeerWindow);
+    }
+    missing
+}
+
+impl Temperature {
+    pub(crate) fn is_hot(&self) -> bool {
+        *self == Self::Hot
+    }
+}

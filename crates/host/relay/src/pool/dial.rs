@@ -1,0 +1,164 @@
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use profile::Side;
+use sys::socket::{self, ApplyError};
+use sys::tcp_info::{TcpInfo, TcpInfoError};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+use units::Rate;
+
+use super::{Connection, Pool};
+use crate::event::Event;
+
+/// No connection to the origin could be had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error("cannot resolve `{host}`")]
+    Resolve {
+        host: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("`{host}` has no address")]
+    NoAddress { host: String },
+    #[error("cannot make a socket for {peer}")]
+    Socket {
+        peer: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot connect to {peer}")]
+    Connect {
+        peer: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("no connection to `{host}` within {}", units::format_span(*.waited))]
+    Timeout { host: String, waited: Duration },
+    #[error("the server-side profile is not in effect")]
+    Profile(#[source] ApplyError),
+    #[error("cannot look at the new connection to {peer}")]
+    Inspect {
+        peer: SocketAddr,
+        #[source]
+        source: TcpInfoError,
+    },
+    #[error("all {connections} connections to the origin were in use for {}", units::format_span(*.waited))]
+    Exhausted {
+        connections: usize,
+        waited: Duration,
+    },
+}
+
+impl DialError {
+    /// Whether the origin was too slow, rather than absent.
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
+    }
+
+    /// Whether this relay or its host ran out of something.
+    pub(crate) fn is_resource(&self) -> bool {
+        matches!(self, Self::Exhausted { .. } | Self::Socket { .. })
+    }
+}
+
+impl Pool {
+    /// Makes a connection with the server-side profile in effect, paced where the path's rate is known.
+    pub(super) async fn dial(
+        &self,
+        slot: OwnedSemaphorePermit,
+        deadline: Instant,
+    ) -> Result<Connection, DialError> {
+        let started = Instant::now();
+        let target = &self.relay.target;
+        let dialled = timeout_at(deadline, self.dial_any()).await;
+        let (stream, peer) = dialled.map_err(|_elapsed| DialError::Timeout {
+            host: target.to_string(),
+            waited: self.relay.limits.connect_timeout,
+        })??;
+        let info = TcpInfo::of(&stream).map_err(|source| DialError::Inspect { peer, source })?;
+        self.pace(&stream, &info, peer)
+            .map_err(DialError::Profile)?;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.emit(Event::Connected {
+            connection: id,
+            peer,
+            rtt_s: info.rtt.as_secs_f64(),
+            seconds: started.elapsed().as_secs_f64(),
+        });
+        let now = Instant::now();
+        Ok(Connection {
+            id,
+            stream,
+            born: now,
+            used: now,
+            requests: 0,
+            hot_window: None,
+            told_cool: false,
+            _slot: slot,
+        })
+    }
+
+    /// Tries the target's addresses in the resolver's order; the error is the last one's.
+    async fn dial_any(&self) -> Result<(TcpStream, SocketAddr), DialError> {
+        let target = &self.relay.target;
+        let host = || target.host.clone();
+        let addresses = lookup_host((target.host.as_str(), target.port))
+            .await
+            .map_err(|source| DialError::Resolve {
+                host: host(),
+                source,
+            })?;
+        let mut failure = DialError::NoAddress { host: host() };
+        for peer in addresses {
+            match self.dial_one(peer).await {
+                Ok(stream) => return Ok((stream, peer)),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn dial_one(&self, peer: SocketAddr) -> Result<TcpStream, DialError> {
+        let socket = if peer.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        };
+        let socket = socket.map_err(|source| DialError::Socket { peer, source })?;
+        // Before connecting: congestion control decides on the very first window.
+        let profile = &self.relay.server_profile;
+        let applied =
+            socket::apply(&socket, profile, Side::Server, peer).map_err(DialError::Profile)?;
+        let stream = socket
+            .connect(peer)
+            .await
+            .map_err(|source| DialError::Connect { peer, source })?;
+        self.report_options(&profile.name, applied);
+        Ok(stream)
+    }
+
+    /// Spaces segments at the path's rate, so that a window that leaves after silence does not leave as
+    /// one burst into a queue that cannot hold it.
+    ///
+    /// The kernel counts payload (`tcp_update_skb_after_send` in `net/ipv4/tcp_output.c`), a path's rate
+    /// counts IP packets, so the share of the headers is taken off. Known only now: it depends on the
+    /// segment size.
+    fn pace(&self, stream: &TcpStream, info: &TcpInfo, peer: SocketAddr) -> Result<(), ApplyError> {
+        let Some(path_rate) = self.relay.path_rate else {
+            return Ok(());
+        };
+        let payload = u128::from(info.snd_mss.get().max(1));
+        // TCP header with timestamps: 32 bytes.
+        let headers = if peer.is_ipv4() { 20 + 32 } else { 40 + 32 };
+        let scaled = u128::from(path_rate.bits_per_s()) * payload / (payload + headers);
+        let rate = u64::try_from(scaled).map_or(path_rate, Rate::bit_per_s);
+        let profile_rate = self.relay.server_profile.max_pacing_rate.unwrap_or(rate);
+        socket::set_pacing_rate(stream, rate.min(profile_rate), Side::Server, peer)
+            .map(|_applied| ())
+    }
+}

@@ -1,0 +1,357 @@
+//! The task that keeps a pool filled and hot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+use units::Bytes;
+
+use super::prime::{self, PrimeError, Primed};
+use super::{Connection, Pool, Temperature};
+use crate::Priming;
+use crate::event::Event;
+
+/// How often idle connections are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a shortage of idle connections lasts before a new one is made although enough exist: most
+/// requests bring theirs back sooner, and a priming would take the path from them.
+const SHORTAGE: Duration = Duration::from_secs(2);
+/// How long one batch of priming waits for requests to leave the path to it.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long an origin that ends connections during priming is left in peace.
+const PRIMING_PAUSE: Duration = Duration::from_mins(5);
+/// After a failed connection attempt; doubles up to the maximum.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+
+/// Keeps `pool` filled and hot until it is dropped.
+pub(crate) async fn keep(pool: Arc<Pool>) {
+    let mut keeper = Keeper {
+        budget: Budget::new(&pool),
+        priming_from: Instant::now(),
+        shortage_since: None,
+        dialling_from: Instant::now(),
+        backoff: FIRST_BACKOFF,
+        ready: false,
+        spent_requests: 0,
+        spent_bytes: 0,
+        told_budget: false,
+        pool,
+    };
+    loop {
+        keeper.reap();
+        if !keeper.work().await {
+            let changed = keeper.pool.changed.notified();
+            // Whether something changed or time has passed, the next look tells what to do.
+            let _ = timeout(LOOK_INTERVAL, changed).await;
+        }
+    }
+}
+
+struct Keeper {
+    pool: Arc<Pool>,
+    budget: Budget,
+    /// No priming before.
+    priming_from: Instant,
+    shortage_since: Option<Instant>,
+    /// No new connection before.
+    dialling_from: Instant,
+    backoff: Duration,
+    ready: bool,
+    spent_requests: u64,
+    spent_bytes: u64,
+    told_budget: bool,
+}
+
+impl Keeper {
+    /// Does one thing that is due; `false` if there is none.
+    async fn work(&mut self) -> bool {
+        if self.wants_another() {
+            return self.add().await;
+        }
+        self.tell_ready();
+        let primes = self.pool.relay.priming.is_some() && Instant::now() >= self.priming_from;
+        if primes && let Some(connection) = self.take_cooled() {
+            let connection = self.prime(connection, true).await;
+            if let Some(connection) = connection {
+                self.pool.put_back(connection);
+            }
+            return true;
+        }
+        if primes && let Some(connection) = self.take_resting() {
+            self.touch(connection).await;
+            return true;
+        }
+        false
+    }
+
+    /// A hot connection that is half-way to its idle limit.
+    fn take_resting(&self) -> Option<Connection> {
+        let mut idle = self.pool.idle();
+        let limit = self.pool.relay.pool.idle_timeout / 2;
+        let resting = |c: &Connection| c.hot_window.is_some() && c.used.elapsed() >= limit;
+        let index = idle.iter().position(resting)?;
+        Some(idle.remove(index))
+    }
+
+    /// Sends one small harmless request, so that neither the origin nor the pool gives up a connection
+    /// whose windows cost megabytes to open.
+    async fn touch(&mut self, mut connection: Connection) {
+        let pool = Arc::clone(&self.pool);
+        let Some(priming) = pool.relay.priming.as_ref() else {
+            return pool.close(connection, "priming is off");
+        };
+        let one = Priming {
+            padding: Bytes::new(1),
+            max_requests: 1,
+            ..priming.clone()
+        };
+        let everything = Bytes::new(u64::MAX);
+        match prime::prime(&connection.stream, &one, everything, || async {}).await {
+            Ok(_) => {
+                connection.used = Instant::now();
+                pool.put_back(connection);
+            }
+            Err((error, _)) => pool.close(connection, &crate::chain(&error)),
+        }
+    }
+
+    /// Closes what cannot serve again.
+    fn reap(&self) {
+        let mut gone = Vec::new();
+        {
+            let mut idle = self.pool.idle();
+            let mut index = 0;
+            while index < idle.len() {
+                match self.pool.unusable(&idle[index]) {
+                    Some(why) => gone.push((idle.remove(index), why)),
+                    None => index += 1,
+                }
+            }
+        }
+        for (connection, why) in gone {
+            self.pool.close(connection, why);
+        }
+    }
+
+    fn wants_another(&mut self) -> bool {
+        let limits = &self.pool.relay.pool;
+        let idle = self.pool.idle().len();
+        if idle >= limits.min_idle {
+            self.shortage_since = None;
+            return false;
+        }
+        let open = limits.max_connections - self.pool.slots.available_permits();
+        let since = *self.shortage_since.get_or_insert_with(Instant::now);
+        let lasting = open < limits.min_idle || since.elapsed() >= SHORTAGE;
+        lasting && open < limits.max_connections && Instant::now() >= self.dialling_from
+    }
+
+    /// Makes a connection, primed if that is wanted and possible.
+    async fn add(&mut self) -> bool {
+        let Ok(slot) = Arc::clone(&self.pool.slots).try_acquire_owned() else {
+            return false;
+        };
+        let deadline = Instant::now() + self.pool.relay.limits.connect_timeout;
+        match self.pool.dial(slot, deadline).await {
+            Ok(connection) => {
+                self.backoff = FIRST_BACKOFF;
+                let primes =
+                    self.pool.relay.priming.is_some() && Instant::now() >= self.priming_from;
+                let connection = if primes {
+                    self.prime(connection, false).await
+                } else {
+                    Some(connection)
+                };
+                if let Some(connection) = connection {
+                    self.pool.put_back(connection);
+                }
+            }
+            Err(error) => {
+                self.pool.emit(Event::Warning {
+                    name: "origin-unreachable",
+                    text: format!(
+                        "{}; next attempt in {}",
+                        crate::chain(&error),
+                        units::format_span(self.backoff)
+                    ),
+                });
+                self.dialling_from = Instant::now() + self.backoff;
+                self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+            }
+        }
+        true
+    }
+
+    /// An idle connection that has cooled, or was made while priming was paused; tells of each cooling
+    /// once.
+    fn take_cooled(&mut self) -> Option<Connection> {
+        let affordable = self.budget.holds();
+        let forgets = self.pool.forgets_windows;
+        let mut idle = self.pool.idle();
+        let mut found = None;
+        for (index, connection) in idle.iter_mut().enumerate() {
+            match connection.temperature(forgets) {
+                Temperature::Hot => connection.told_cool = false,
+                // Those that priming gave up on have a target too, and count as cooled.
+                Temperature::Unprimed => found = found.or(Some(index)),
+                Temperature::Cooled { info, target, why } => {
+                    found = found.or(Some(index));
+                    if !connection.told_cool {
+                        connection.told_cool = true;
+                        self.pool.emit(Event::Cooled {
+                            connection: connection.id,
+                            cwnd_bytes: info.cwnd().get(),
+                            peer_window_bytes: info.snd_wnd.map(Bytes::get),
+                            target_bytes: target.get(),
+                            why,
+                        });
+                    }
+                }
+            }
+        }
+        let index = found?;
+        if affordable {
+            return Some(idle.remove(index));
+        }
+        drop(idle);
+        if !self.told_budget {
+            self.told_budget = true;
+            self.pool.emit(Event::Warning {
+                name: "priming-budget-spent",
+                text: "connections have cooled, and prime.hourly-bytes is spent: they serve as they are"
+                    .into(),
+            });
+        }
+        None
+    }
+
+    /// Primes a connection; `None` if that broke it.
+    async fn prime(&mut self, mut connection: Connection, again: bool) -> Option<Connection> {
+        let pool = Arc::clone(&self.pool);
+        let priming = pool.relay.priming.as_ref()?;
+        if !self.budget.holds() {
+            return Some(connection);
+        }
+        let info = sys::tcp_info::TcpInfo::of(&connection.stream).ok()?;
+        let target = pool.relay.hot_window(info.min_rtt.unwrap_or(info.rtt));
+        let quiet = || pool.quiet(PATIENCE);
+        match prime::prime(&connection.stream, priming, target, quiet).await {
+            Ok(primed) => {
+                self.count(primed.spent.requests, primed.spent.bytes);
+                connection.hot_window = Some(target);
+                connection.used = Instant::now();
+                if !primed.missing.is_empty() {
+                    // What a whole budget could not reach, the next second will not reach either.
+                    self.priming_from = Instant::now() + PRIMING_PAUSE;
+                    connection.told_cool = true;
+                }
+                pool.emit(event(&connection, again, primed));
+                Some(connection)
+            }
+            Err((error, spent)) => {
+                self.count(spent.requests, spent.bytes);
+                self.priming_from = Instant::now() + PRIMING_PAUSE;
+                pool.emit(Event::PrimingFailed {
+                    connection: connection.id,
+                    requests: spent.requests,
+                    bytes: spent.bytes,
+                    why: format!(
+                        "{}; connections serve unprimed for {}{}",
+                        crate::chain(&error),
+                        units::format_span(PRIMING_PAUSE),
+                        hint(&error),
+                    ),
+                });
+                pool.close(connection, "priming ended it");
+                None
+            }
+        }
+    }
+
+    fn count(&mut self, requests: u64, bytes: u64) {
+        self.spent_requests += requests;
+        self.spent_bytes += bytes;
+        if self.ready {
+            self.budget.spend(bytes);
+        }
+    }
+
+    fn tell_ready(&mut self) {
+        let idle = self.pool.idle();
+        if self.ready || idle.len() < self.pool.relay.pool.min_idle {
+            return;
+        }
+        let connections = idle.len();
+        let hot = |c: &&Connection| c.temperature(self.pool.forgets_windows).is_hot();
+        let hot = idle.iter().filter(hot).count();
+        drop(idle);
+        self.ready = true;
+        self.pool.emit(Event::PoolReady {
+            connections,
+            hot,
+            requests: self.spent_requests,
+            bytes: self.spent_bytes,
+            seconds: self.pool.started.elapsed().as_secs_f64(),
+        });
+    }
+}
+
+fn event(connection: &Connection, again: bool, primed: Primed) -> Event {
+    Event::Primed {
+        connection: connection.id,
+        again,
+        requests: primed.spent.requests,
+        bytes: primed.spent.bytes,
+        seconds: primed.spent.time.as_secs_f64(),
+        target_bytes: primed.target.get(),
+        cwnd_bytes: primed.info.cwnd().get(),
+        peer_window_bytes: primed.info.snd_wnd.map(Bytes::get),
+        rtt_s: primed.info.rtt.as_secs_f64(),
+        retransmitted: primed.retransmitted,
+        statuses: primed.spent.statuses,
+        missing: primed.missing,
+    }
+}
+
+fn hint(error: &PrimeError) -> &'static str {
+    match error {
+        PrimeError::Ended => {
+            "; if the origin limits requests per connection, fewer with a larger prime.padding fit"
+        }
+        PrimeError::Exchange(_)
+        | PrimeError::Inspect(_)
+        | PrimeError::Malformed(_)
+        | PrimeError::Unanswered => "",
+    }
+}
+
+/// Bytes that re-priming may still spend in this hour. What fills the pool at the start is not counted.
+struct Budget {
+    hourly: u64,
+    spent: u64,
+    since: Instant,
+}
+
+impl Budget {
+    fn new(pool: &Pool) -> Self {
+        let priming = pool.relay.priming.as_ref();
+        Self {
+            hourly: priming.map_or(0, |priming| priming.hourly_bytes.get()),
+            spent: 0,
+            since: Instant::now(),
+        }
+    }
+
+    fn holds(&mut self) -> bool {
+        if self.since.elapsed() >= Duration::from_hours(1) {
+            self.spent = 0;
+            self.since = Instant::now();
+        }
+        self.spent < self.hourly
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        self.spent = self.spent.saturating_add(bytes);
+    }
+}

@@ -1,0 +1,390 @@
+//! One client's connection: its requests, one after the other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sys::tcp_info::TcpInfo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::buffer::{Buffer, Buffers};
+use crate::event::{EndedBy, Event, Phase};
+use crate::exchange::{Exchange, Failure, Finished, Progress};
+use crate::http::head::leading_empty_line;
+use crate::http::request::RequestHead;
+use crate::pool::{DialError, Lent, Pool};
+use crate::stream::{HeadError, read_head, write_all};
+
+/// How long, and for how many bytes, a client that is being turned away may finish what it is sending.
+/// Closed at once, its unread bytes would make the kernel reset the connection, and the response that
+/// explains it would be lost (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 16 << 20;
+
+/// Connections on which a request may be tried before giving up.
+const ATTEMPTS: usize = 3;
+
+/// A client's connection.
+pub(crate) struct Session {
+    pub(crate) id: u64,
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) buffers: Arc<Buffers>,
+    /// Becomes true when the relay stops.
+    pub(crate) draining: watch::Receiver<bool>,
+    /// Whether the relay has warned of being near to the wrong end of the path.
+    pub(crate) warned_distance: Arc<std::sync::Once>,
+}
+
+/// What follows a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Next {
+    Request,
+    Close,
+    /// Close, once the client has read what it was sent.
+    Linger,
+    /// Close so that the client cannot take what it got for the whole.
+    Reset,
+}
+
+/// What is known of the request under way, for its event.
+struct Record {
+    started: Instant,
+    method: String,
+    path: String,
+    connection: Option<u64>,
+    hot: bool,
+    progress: Progress,
+}
+
+impl Session {
+    /// Serves the client until one side closes.
+    pub(crate) async fn serve(mut self) {
+        let mut held: Option<Buffer> = None;
+        loop {
+            // Between requests a session holds no buffer: ten thousand idle clients cost no memory.
+            let pipelined = held.as_ref().is_some_and(|buffer| !buffer.is_empty());
+            if !pipelined {
+                held = None;
+                if !self.wait_for_request().await {
+                    return;
+                }
+            }
+            let mut buffer = held.take().unwrap_or_else(|| self.buffers.lend());
+            match self.serve_request(&mut buffer).await {
+                Next::Request => held = Some(buffer),
+                Next::Close => return,
+                Next::Linger => return self.linger().await,
+                Next::Reset => {
+                    // A response cut short must not look like one that lasts until the close.
+                    let _ = self.stream.set_zero_linger();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits for the first byte of a request; `false` when the connection is to be closed.
+    async fn wait_for_request(&mut self) -> bool {
+        let patience = self.pool.relay.limits.keep_alive_timeout;
+        tokio::select! {
+            biased;
+            readable = timeout(patience, self.stream.readable()) => matches!(readable, Ok(Ok(()))),
+            _ = self.draining.wait_for(|draining| *draining) => false,
+        }
+    }
+
+    async fn serve_request(&mut self, buffer: &mut Buffer) -> Next {
+        let mut record = Record {
+            started: Instant::now(),
+            method: "-".into(),
+            path: "-".into(),
+            connection: None,
+            hot: false,
+            progress: Progress::default(),
+        };
+        let head = match self.receive_head(buffer).await {
+            Ok(Some(head)) => head,
+            Ok(None) => return Next::Close,
+            Err(failure) => return self.fail(&record, failure).await,
+        };
+        let length = head.1;
+        let request = head.0;
+        record.method.clone_from(&request.method);
+        record.path = request.path().to_owned();
+        if request.method == "CONNECT" {
+            let failure = Failure {
+                ended_by: EndedBy::Client,
+                phase: Phase::RequestHead,
+                status: Some(501),
+                why: "CONNECT: this relay has one origin and is no proxy for others".into(),
+                retry: false,
+            };
+            return self.fail(&record, failure).await;
+        }
+        let forwarded = request.forwarded(&buffer.filled()[..length]);
+        buffer.consume(length);
+        match self
+            .forward(buffer, &request, &forwarded, &mut record)
+            .await
+        {
+            Ok(finished) => {
+                let status = record.progress.status();
+                self.done(
+                    &record,
+                    status,
+                    EndedBy::Completed,
+                    Phase::ResponseBody,
+                    None,
+                );
+                match finished {
+                    Finished {
+                        client_open: true, ..
+                    } => Next::Request,
+                    Finished { linger: true, .. } => Next::Linger,
+                    Finished { .. } => Next::Close,
+                }
+            }
+            Err(failure) => self.fail(&record, failure).await,
+        }
+    }
+
+    /// Reads and understands a head; `None` where the client ended the connection instead.
+    async fn receive_head(
+        &mut self,
+        buffer: &mut Buffer,
+    ) -> Result<Option<(RequestHead, usize)>, Failure> {
+        let limits = self.pool.relay.limits;
+        let limit = usize::try_from(limits.head.get()).unwrap_or(usize::MAX);
+        let deadline = Instant::now() + limits.head_timeout;
+        let fail = |status, error: &HeadError| {
+            Failure::new(EndedBy::Client, Phase::RequestHead, status, error)
+        };
+        let mut empty_lines = 0;
+        loop {
+            let read = timeout_at(deadline, read_head(&mut self.stream, buffer, limit)).await;
+            let length = match read {
+                Ok(Ok(length)) => length,
+                Ok(Err(HeadError::Ended { partial: false })) => return Ok(None),
+                // A client that resets an idle connection has nothing to be told.
+                Ok(Err(HeadError::Read(_))) if buffer.is_empty() => return Ok(None),
+                Ok(Err(error)) => {
+                    let status = match error {
+                        HeadError::TooLong => Some(431),
+                        HeadError::Malformed(_) => Some(400),
+                        HeadError::Ended { .. } | HeadError::Read(_) => None,
+                    };
+                    return Err(fail(status, &error));
+                }
+                Err(_elapsed) => {
+                    return Err(Failure {
+                        ended_by: EndedBy::Timeout,
+                        phase: Phase::RequestHead,
+                        status: Some(408),
+                        why: "the head did not come to its end in time".into(),
+                        retry: false,
+                    });
+                }
+            };
+            let head = &buffer.filled()[..length];
+            if leading_empty_line(head) == length && empty_lines == 0 {
+                empty_lines += 1;
+                buffer.consume(length);
+                continue;
+            }
+            let parsed = RequestHead::parse(head);
+            return parsed
+                .map(|request| Some((request, length)))
+                .map_err(|error| fail(Some(400), &HeadError::Malformed(error)));
+        }
+    }
+
+    /// Finds a connection and exchanges the messages; once more where that is safe.
+    async fn forward(
+        &mut self,
+        buffer: &mut Buffer,
+        request: &RequestHead,
+        head: &[u8],
+        record: &mut Record,
+    ) -> Result<Finished, Failure> {
+        let mut attempt = 1;
+        loop {
+            // HTTP/1.0 ends its connection: that must not be a hot one. A retry must not meet another
+            // connection that ended in the same moment.
+            let alone = !request.version_1_1 || attempt > 1;
+            let taken = if alone {
+                self.pool.take_new().await
+            } else {
+                self.pool.take().await
+            };
+            let mut lent = taken.map_err(|error| dial_failure(&error))?;
+            record.connection = Some(lent.id());
+            record.hot = lent.hot;
+            let limits = self.pool.relay.limits;
+            let result = Exchange {
+                client: &mut self.stream,
+                buffer,
+                request,
+                limits: &limits,
+                buffers: &self.buffers,
+                draining: &self.draining,
+                progress: &record.progress,
+            }
+            .run(head, &mut lent)
+            .await;
+            match result {
+                Ok(finished) => {
+                    self.compare_distance(&mut lent);
+                    if finished.origin_open {
+                        lent.bring_back();
+                    } else {
+                        lent.close("its last response ended it");
+                    }
+                    return Ok(finished);
+                }
+                Err(failure) => {
+                    lent.close(&failure.why);
+                    if !failure.retry || attempt >= ATTEMPTS {
+                        return Err(failure);
+                    }
+                    attempt += 1;
+                }
+            }
+        }
+    }
+
+    /// Warns once where the client is as far away as the origin: the relay is at the wrong end.
+    fn compare_distance(&self, lent: &mut Lent) {
+        if self.warned_distance.is_completed() {
+            return;
+        }
+        let near = TcpInfo::of(&self.stream);
+        let far = TcpInfo::of(&lent.connection().stream);
+        let (Ok(near), Ok(far)) = (near, far) else {
+            return;
+        };
+        let smallest = |info: &TcpInfo| info.min_rtt.unwrap_or(info.rtt);
+        let (near, far) = (smallest(&near), smallest(&far));
+        // Below 5 ms, both are at hand and nothing is to be gained or lost.
+        if near >= far && near >= Duration::from_millis(5) {
+            self.warned_distance.call_once(|| {
+                (self.pool.events)(Event::Warning {
+                    name: "client-is-far",
+                    text: format!(
+                        "client {} is {} away, the origin only {}: the relay belongs near the client",
+                        self.peer.ip(),
+                        units::format_span(near),
+                        units::format_span(far),
+                    ),
+                });
+            });
+        }
+    }
+
+    /// Tells the client, where it can still be told, and the log.
+    async fn fail(&mut self, record: &Record, failure: Failure) -> Next {
+        let sent = record.progress.status();
+        let answer = failure.status.filter(|_| sent.is_none());
+        if let Some(status) = answer {
+            let text = answer_text(status, record.method == "HEAD");
+            let patience = Duration::from_secs(1);
+            // The client may be gone as well; the event tells what came first.
+            let _ = write_all(&mut self.stream, text.as_bytes(), patience).await;
+        }
+        let why = Some(failure.why);
+        self.done(
+            record,
+            sent.or(answer),
+            failure.ended_by,
+            failure.phase,
+            why,
+        );
+        match (answer, sent) {
+            (Some(_), _) => Next::Linger,
+            (None, Some(_)) => Next::Reset,
+            (None, None) => Next::Close,
+        }
+    }
+
+    fn done(
+        &self,
+        record: &Record,
+        status: Option<u16>,
+        ended_by: EndedBy,
+        phase: Phase,
+        error: Option<String>,
+    ) {
+        let hot_ratio = match record.connection {
+            Some(_) => self.pool.count_request(record.hot),
+            None => self.pool.hot_ratio(),
+        };
+        (self.pool.events)(Event::RequestDone {
+            client: self.id,
+            peer: self.peer,
+            connection: record.connection,
+            method: record.method.clone(),
+            path: record.path.clone(),
+            status,
+            bytes_up: record.progress.bytes_up.load(Ordering::Relaxed),
+            bytes_down: record.progress.bytes_down.load(Ordering::Relaxed),
+            seconds: record.started.elapsed().as_secs_f64(),
+            hot: record.hot,
+            hot_ratio,
+            ended_by,
+            phase,
+            error,
+        });
+    }
+
+    /// Ends the connection in the direction of the client and lets it finish sending.
+    async fn linger(&mut self) {
+        let deadline = Instant::now() + LINGER;
+        let mut sink = [0; 8 * 1024];
+        let mut left = LINGER_BYTES;
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        while let Ok(Ok(count)) = timeout_at(deadline, self.stream.read(&mut sink)).await {
+            left = left.saturating_sub(count);
+            if count == 0 || left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+fn dial_failure(error: &DialError) -> Failure {
+    let (ended_by, status) = if error.is_timeout() {
+        (EndedBy::Timeout, 504)
+    } else if error.is_resource() {
+        (EndedBy::Resource, 503)
+    } else {
+        (EndedBy::Server, 502)
+    };
+    Failure::new(ended_by, Phase::Connecting, Some(status), error)
+}
+
+/// A response of the relay's own: as little as lets a client and its user understand.
+fn answer_text(status: u16, head_only: bool) -> String {
+    let reason = match status {
+        400 => "Bad Request",
+        408 => "Request Timeout",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "Bad Gateway",
+    };
+    let body = format!("longhaul relay: {status} {reason}\n");
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{}",
+        if head_only { "" } else { &body },
+    )
+}

@@ -1,0 +1,121 @@
+//! Moving bytes between a socket and a bounded buffer, with a limit on how long nothing happens.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::buffer::Buffer;
+use crate::http::Malformed;
+use crate::http::body::Body;
+use crate::http::head::HeadScanner;
+
+/// No head came.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HeadError {
+    /// The connection ended; `partial` says whether part of a head had come.
+    #[error("the connection ended before a complete head")]
+    Ended { partial: bool },
+    #[error("cannot read the head")]
+    Read(#[source] io::Error),
+    #[error("the head is longer than its limit")]
+    TooLong,
+    #[error("the head is malformed")]
+    Malformed(#[source] Malformed),
+}
+
+/// A body was not forwarded to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CopyError {
+    #[error("cannot read the body")]
+    Read(#[source] io::Error),
+    #[error("the connection ended inside the body")]
+    Truncated,
+    #[error("no byte of the body came in time")]
+    ReadTimeout,
+    #[error("the body's framing is malformed")]
+    Malformed(#[source] Malformed),
+    #[error("cannot write the message on")]
+    Write(#[source] io::Error),
+    #[error("no byte of the message could be written in time")]
+    WriteTimeout,
+}
+
+/// Reads until the buffer starts with a complete head, and returns its length.
+pub(crate) async fn read_head(
+    reader: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Buffer,
+    limit: usize,
+) -> Result<usize, HeadError> {
+    let mut scanner = HeadScanner::default();
+    loop {
+        let seen = buffer.filled();
+        match scanner.scan(seen).map_err(HeadError::Malformed)? {
+            Some(length) if length <= limit => return Ok(length),
+            None if seen.len() < limit => {}
+            Some(_) | None => return Err(HeadError::TooLong),
+        }
+        if buffer.read_from(reader).await.map_err(HeadError::Read)? == 0 {
+            return Err(HeadError::Ended {
+                partial: !buffer.is_empty(),
+            });
+        }
+    }
+}
+
+/// Forwards a body as it arrives, its bytes unchanged, and leaves what follows it in the buffer. Reads
+/// only when all that was read is written, so that a slow receiver holds its sender back.
+pub(crate) async fn copy_body(
+    reader: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Buffer,
+    body: &mut Body,
+    writer: &mut (impl AsyncWrite + Unpin),
+    patience: Duration,
+    copied: &AtomicU64,
+) -> Result<(), CopyError> {
+    loop {
+        let accepted = body.accept(buffer.filled()).map_err(CopyError::Malformed)?;
+        if accepted > 0 {
+            write_all(writer, &buffer.filled()[..accepted], patience).await?;
+            buffer.consume(accepted);
+            let accepted = u64::try_from(accepted).unwrap_or(u64::MAX);
+            copied.fetch_add(accepted, Ordering::Relaxed);
+        }
+        if body.is_done() {
+            return Ok(());
+        }
+        let read = timeout(patience, buffer.read_from(reader));
+        let count = read
+            .await
+            .map_err(|_elapsed| CopyError::ReadTimeout)?
+            .map_err(CopyError::Read)?;
+        if count == 0 {
+            return match body {
+                Body::UntilClose => Ok(()),
+                Body::Length(_) | Body::Chunked(_) => Err(CopyError::Truncated),
+            };
+        }
+    }
+}
+
+/// Writes all bytes, as long as some are taken within `patience` each time.
+pub(crate) async fn write_all(
+    writer: &mut (impl AsyncWrite + Unpin),
+    mut bytes: &[u8],
+    patience: Duration,
+) -> Result<(), CopyError> {
+    while !bytes.is_empty() {
+        let write = timeout(patience, writer.write(bytes));
+        let count = write
+            .await
+            .map_err(|_elapsed| CopyError::WriteTimeout)?
+            .map_err(CopyError::Write)?;
+        if count == 0 {
+            return Err(CopyError::Write(io::ErrorKind::WriteZero.into()));
+        }
+        bytes = &bytes[count..];
+    }
+    Ok(())
+}
