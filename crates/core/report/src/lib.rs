@@ -1,1 +1,20 @@
-//! placeholder
+//! Records to text, SVG and HTML.
+//!
+//! The input is what `--json` prints: [`record::lab::Document`] and [`record::explain::Document`]. The
+//! output says nothing that the record does not say. Names, paths and requests in a record come from
+//! captures and are hostile until shown: [`text`] never lets a control character through to a terminal,
+//! and [`html`] and [`svg`] escape everything that is not their own markup.
+
+pub mod html;
+pub mod svg;
+pub mod text;
+
+mod clean;
+mod excerpt;
+mod headline;
+mod limits;
+mod quantity;
+mod sentence;
+mod statistics;
+
+pub use excerpt::Explained;

@@ -1,0 +1,11 @@
+//! Records as one self-contained page.
+//!
+//! A page fetches nothing: styles, pictures and the little script (values under the pointer) are inside,
+//! and a content security policy forbids the rest. Without the script everything is still there.
+
+mod explain;
+mod lab;
+mod page;
+
+pub use explain::explain;
+pub use lab::lab;

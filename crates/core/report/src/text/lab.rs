@@ -1,0 +1,206 @@
+//! The end of a lab run: what was measured, against floor, field report and prediction.
+
+use std::fmt::Write as _;
+
+use record::lab::{Arm, Cell, Document, Priming};
+
+use super::layout::{Align, Table, paragraph};
+use super::{Emphasis, Style};
+use crate::clean::for_terminal;
+use crate::headline;
+use crate::quantity::{DASH, percent, seconds, seconds_or_dash};
+use crate::sentence;
+
+/// Columns that the table may use.
+const WIDTH: usize = 100;
+
+/// A lab run as a table, up to 100 columns wide; ends with a newline.
+pub fn lab(document: &Document, style: Style) -> String {
+    let mut text = String::new();
+    let title = format!(
+        "{}  seed {}",
+        for_terminal(&document.scenario),
+        document.seed
+    );
+    line(&mut text, &style.paint(Emphasis::Heading, &title));
+    if let Some(sentence) = headline::of(document) {
+        text.push_str(&paragraph("", &sentence, WIDTH));
+    }
+    if document.interrupted {
+        let warning = "Interrupted: what stands here was measured, the rest is missing.";
+        line(&mut text, &style.paint(Emphasis::Notice, warning));
+    }
+    for cell in &document.cells {
+        text.push('\n');
+        cell_text(&mut text, cell, style);
+    }
+    priming(&mut text, &document.priming, style);
+    assertions(&mut text, document, style);
+    text
+}
+
+fn cell_text(text: &mut String, cell: &Cell, style: Style) {
+    let mut title = for_terminal(&cell.workload);
+    for (factor, value) in &cell.factors {
+        let _ = write!(title, "  {}={}", for_terminal(factor), for_terminal(value));
+    }
+    line(text, &style.paint(Emphasis::Heading, &title));
+    text.push_str(&paragraph("  path   ", &sentence::path(&cell.path), WIDTH));
+    let floor = format!(
+        "{} = {}",
+        seconds(cell.floor_s),
+        sentence::without_total(&cell.floor_derivation)
+    );
+    text.push_str(&paragraph("  floor  ", &floor, WIDTH));
+    if !cell.valid {
+        let why = cell.why.as_deref().unwrap_or("no reason is recorded");
+        let warning = paragraph("  not valid: ", why, WIDTH);
+        text.push_str(&style.paint(Emphasis::Alarm, warning.trim_end_matches('\n')));
+        text.push('\n');
+    }
+    arms(text, cell, style);
+    for prediction in &cell.predictions {
+        let label = format!("  predicted for {}: ", for_terminal(&prediction.arm));
+        let error = prediction.error.map_or_else(String::new, |error| {
+            format!(" ({} %)", sentence::signed_percent(error))
+        });
+        let said = format!(
+            "{}, measured {}{error}. {}",
+            seconds(prediction.predicted_s),
+            seconds_or_dash(prediction.measured_s),
+            prediction.derivation
+        );
+        text.push_str(&paragraph(&label, &said, WIDTH));
+    }
+}
+
+/// The table of a cell's arms, and below it what belongs to single arms.
+fn arms(text: &mut String, cell: &Cell, style: Style) {
+    use Align::{Left, Right};
+    let unit = sentence::time_unit(cell);
+    let mut table = Table::new(2, &[Left, Right, Right, Right, Right, Left, Right, Left]);
+    table.row([
+        format!("times in {}", unit.symbol()),
+        "n".into(),
+        "median".into(),
+        "p05".into(),
+        "p95".into(),
+        "95 % of median".into(),
+        "of floor".into(),
+        "field report".into(),
+    ]);
+    for arm in &cell.arms {
+        let failed = if arm.failed == 0 {
+            String::new()
+        } else {
+            format!(" ({} failed)", arm.failed)
+        };
+        table.row([
+            format!("{}{failed}", arm.name),
+            arm.n.to_string(),
+            unit.number_or_dash(arm.median_s),
+            unit.number_or_dash(arm.p05_s),
+            unit.number_or_dash(arm.p95_s),
+            unit.interval(arm.ci95_s),
+            arm.share_of_floor.map_or_else(|| DASH.into(), percent),
+            unit.reported(&arm.reported_s),
+        ]);
+    }
+    let lines = table.lines();
+    for (index, row) in lines.iter().enumerate() {
+        let emphasis = if index == 0 {
+            Emphasis::Quiet
+        } else {
+            emphasis_of(cell, index - 1)
+        };
+        match emphasis {
+            Emphasis::Heading => line(text, row),
+            other => line(text, &style.paint(other, row)),
+        }
+    }
+    positions(text, cell);
+    for arm in &cell.arms {
+        if let Some(first) = arm.first_unprimed_s {
+            let label = format!("  {}: ", for_terminal(&arm.name));
+            let said = format!("first transfer through an unprimed pool {}", seconds(first));
+            text.push_str(&paragraph(&label, &said, WIDTH));
+        }
+    }
+}
+
+/// Failures alarm; the relay is what people look for.
+fn emphasis_of(cell: &Cell, index: usize) -> Emphasis {
+    match cell.arms.get(index) {
+        Some(arm) if arm.failed > 0 => Emphasis::Alarm,
+        Some(arm) if arm.name == "relay" => Emphasis::Good,
+        _ => Emphasis::Heading,
+    }
+}
+
+/// Where arms change from the first to the last transfer of a block, as a reused connection does.
+fn positions(text: &mut String, cell: &Cell) {
+    let shown: Vec<&Arm> = cell
+        .arms
+        .iter()
+        .filter(|arm| arm.by_position_s.len() > 1)
+        .collect();
+    let most = shown.iter().map(|arm| arm.by_position_s.len()).max();
+    let Some(most) = most else { return };
+    let unit = sentence::time_unit(cell);
+    let mut columns = vec![Align::Left];
+    columns.resize(most + 1, Align::Right);
+    let mut table = Table::new(2, &columns);
+    let heads = (1..=most).map(|position| format!("{position}."));
+    table.row(
+        ["median by place in block".to_owned()]
+            .into_iter()
+            .chain(heads),
+    );
+    for arm in shown {
+        let values = arm.by_position_s.iter().map(|value| unit.number(*value));
+        table.row([arm.name.clone()].into_iter().chain(values));
+    }
+    text.push('\n');
+    for row in table.lines() {
+        line(text, &row);
+    }
+}
+
+fn priming(text: &mut String, priming: &[Priming], style: Style) {
+    if priming.is_empty() {
+        return;
+    }
+    text.push('\n');
+    line(text, &style.paint(Emphasis::Heading, "Priming"));
+    for cost in priming {
+        let label = format!("  {}: ", for_terminal(&cost.arm));
+        text.push_str(&paragraph(&label, &sentence::priming(cost), WIDTH));
+    }
+}
+
+fn assertions(text: &mut String, document: &Document, style: Style) {
+    if document.assertions.is_empty() {
+        return;
+    }
+    text.push('\n');
+    let held = document.assertions.iter().filter(|one| one.holds).count();
+    let title = format!("Assertions: {held} of {} hold", document.assertions.len());
+    line(text, &style.paint(Emphasis::Heading, &title));
+    for assertion in &document.assertions {
+        let (mark, emphasis) = if assertion.holds {
+            ("  holds  ", Emphasis::Good)
+        } else {
+            ("  FAILS  ", Emphasis::Alarm)
+        };
+        let said = format!("{}  {}", assertion.text, assertion.detail);
+        let lines = paragraph(mark, &said, WIDTH);
+        // Only the mark is painted, after the line was broken by its real width.
+        text.push_str(&style.paint(emphasis, mark));
+        text.push_str(lines.strip_prefix(mark).unwrap_or(&lines));
+    }
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}

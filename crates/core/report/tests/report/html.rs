@@ -1,0 +1,194 @@
+use longhaul_report::{Explained, html};
+use proptest::prelude::*;
+use record::explain;
+
+use crate::examples;
+
+fn lab_page() -> String {
+    let (direct, relay) = (examples::explained(), examples::explained_hot());
+    html::lab(
+        &examples::lab(),
+        &[
+            Explained {
+                arm: "direct",
+                document: &direct,
+            },
+            Explained {
+                arm: "relay",
+                document: &relay,
+            },
+        ],
+    )
+}
+
+/// Puts a page where people can look at it.
+fn keep(name: &str, page: &str) {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(path, page).unwrap();
+}
+
+#[test]
+fn the_page_of_a_lab_run_holds_all_that_was_asked() {
+    let page = lab_page();
+    keep("report-lab.html", &page);
+    for words in [
+        "100 KiB over 200.6 ms: direct 1.018 s, relay 214.2 ms.",
+        "4.75 times faster",
+        "Sequence numbers over time",
+        "Bytes in flight over time",
+        "Completion times of upload 102400 B",
+        "Where each second went",
+        "no-connection-reuse",
+        "Remedy.",
+        "error -1.5 %",
+        "longhaul lab run scenarios/field/c-uploads.toml --seed 20230613",
+        "net.ipv4.tcp_rmem",
+        "106176 B at 100 Mbit/s",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn the_page_of_an_explanation_draws_the_largest_connections() {
+    let page = html::explain(&examples::explained());
+    keep("report-explain.html", &page);
+    assert_eq!(page.matches("Sequence numbers over time").count(), 8);
+    assert!(page.contains("Connection 21: 10.1.0.2:40021 to storage.example:80"));
+    assert!(page.contains("The 8 connections with the most data of 21."));
+}
+
+#[test]
+fn a_page_fetches_nothing() {
+    for page in [lab_page(), html::explain(&examples::explained())] {
+        let page = page.replace("http://www.w3.org/2000/svg", "");
+        for reference in [
+            "http:", "https:", "//", "src=", "href=", "@import", "url(", "<link",
+        ] {
+            let page = page.replace("// The values under the pointer.", "");
+            assert!(!page.contains(reference), "{reference}");
+        }
+    }
+}
+
+#[test]
+fn every_element_that_opens_closes() {
+    for page in [lab_page(), html::explain(&examples::explained())] {
+        let page = page
+            .split("<body")
+            .nth(1)
+            .unwrap()
+            .split("<script>")
+            .next()
+            .unwrap();
+        for name in [
+            "section", "figure", "div", "table", "tr", "td", "th", "svg", "text", "rect",
+            "details", "article", "ul", "li", "dl", "h1", "h2", "h3", "p", "span", "code", "pre",
+            "title", "desc",
+        ] {
+            let opened = page.matches(&format!("<{name}>")).count()
+                + page.matches(&format!("<{name} ")).count();
+            let alone = page
+                .split(&format!("<{name} "))
+                .skip(1)
+                .filter(|rest| rest.split('>').next().is_some_and(|tag| tag.ends_with('/')))
+                .count();
+            let closed = page.matches(&format!("</{name}>")).count();
+            assert_eq!(opened, closed + alone, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_run_without_captures_or_figures_is_still_a_page() {
+    let mut document = examples::lab();
+    document.cells[0].arms.clear();
+    document.cells[1].arms[2].median_s = None;
+    document.cells[1].arms[2].samples_s.clear();
+    let page = html::lab(&document, &[]);
+    assert!(page.contains("upload 102400 B"));
+    document.cells.clear();
+    assert!(html::lab(&document, &[]).contains("No two arms were measured."));
+}
+
+/// Every string of a document, replaced.
+fn hostile(text: &str) -> (record::lab::Document, explain::Document) {
+    fn replace(value: &mut serde_json::Value, text: &str) {
+        match value {
+            serde_json::Value::String(content) => *content = text.into(),
+            serde_json::Value::Array(values) => {
+                values.iter_mut().for_each(|value| replace(value, text))
+            }
+            serde_json::Value::Object(fields) => {
+                for (name, value) in fields.iter_mut() {
+                    // These are enumerations and cannot hold other words.
+                    let fixed =
+                        ["severity", "confidence", "dominant", "limits"].contains(&name.as_str());
+                    if !fixed {
+                        replace(value, text);
+                    }
+                }
+                for map in ["facts", "other", "factors", "details"] {
+                    if let Some(serde_json::Value::Object(fields)) = fields.get_mut(map) {
+                        *fields = fields
+                            .values()
+                            .take(1)
+                            .map(|value| (text.into(), value.clone()))
+                            .collect();
+                    }
+                }
+            }
+            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {
+            }
+        }
+    }
+    let mut lab = serde_json::to_value(examples::lab()).unwrap();
+    let short = examples::document(
+        vec![examples::connection(1, 0.0, 3000)],
+        vec![examples::finding()],
+    );
+    let mut explain = serde_json::to_value(short).unwrap();
+    replace(&mut lab, text);
+    replace(&mut explain, text);
+    (
+        serde_json::from_value(lab).unwrap(),
+        serde_json::from_value(explain).unwrap(),
+    )
+}
+
+/// What the markup of a page consists of, without its text: names of elements and of attributes.
+fn skeleton(page: &str) -> String {
+    let mut skeleton = String::new();
+    let mut rest = page;
+    while let Some((_, tag)) = rest.split_once('<') {
+        let (tag, after) = tag.split_once('>').unwrap();
+        let outside: Vec<&str> = tag.split('"').step_by(2).collect();
+        skeleton.push_str(&outside.concat());
+        skeleton.push('\n');
+        rest = after;
+    }
+    skeleton
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever a capture or a scenario calls things: the markup stays the one that a harmless name gives.
+    #[test]
+    fn no_name_changes_the_markup(text in prop_oneof![
+        any::<String>(),
+        "[<>&\"'/=a-z!\\-]{0,20}",
+        Just("<script>alert(1)</script>".to_owned()),
+        Just("\"><img onerror=alert(1)>".to_owned()),
+        Just("--><!-- ]]> </title></style></svg>".to_owned()),
+    ]) {
+        let pages = |text: &str| {
+            let (lab, explain) = hostile(text);
+            let explained = [Explained { arm: text, document: &explain }];
+            html::lab(&lab, &explained) + &html::explain(&explain)
+        };
+        // As long as the hostile one, because labels are left out where they do not fit.
+        let harmless = "x".repeat(text.len());
+        prop_assert_eq!(skeleton(&pages(&text)), skeleton(&pages(&harmless)));
+    }
+}

@@ -1,0 +1,118 @@
+use longhaul_report::text::{Style, explain, lab};
+
+use crate::examples;
+
+#[test]
+fn the_end_of_a_lab_run() {
+    insta::assert_snapshot!(lab(&examples::lab(), Style::Plain));
+}
+
+#[test]
+fn an_explanation_of_many_uploads() {
+    insta::assert_snapshot!(explain(&examples::explained(), Style::Plain));
+}
+
+#[test]
+fn an_explanation_without_a_finding() {
+    insta::assert_snapshot!(explain(&examples::explained_hot(), Style::Plain));
+}
+
+#[test]
+fn the_top_finding_and_its_remedy_are_on_the_first_screen() {
+    let text = explain(&examples::explained(), Style::Plain);
+    let screen: Vec<&str> = text.lines().take(24).collect();
+    let screen = screen.join("\n");
+    for words in [
+        "no-connection-reuse",
+        "16.0 s",
+        "remedy",
+        "frame 1",
+        "slow-start",
+    ] {
+        assert!(screen.contains(words), "{words} is not in\n{screen}");
+    }
+}
+
+#[test]
+fn lines_stay_within_their_columns() {
+    for (columns, text) in [
+        (100, lab(&examples::lab(), Style::Plain)),
+        (80, explain(&examples::explained(), Style::Plain)),
+    ] {
+        for line in text.lines() {
+            assert!(line.chars().count() <= columns, "{line}");
+        }
+    }
+}
+
+#[test]
+fn colour_adds_nothing_but_colour() {
+    let coloured =
+        lab(&examples::lab(), Style::Colour) + &explain(&examples::explained(), Style::Colour);
+    let plain =
+        lab(&examples::lab(), Style::Plain) + &explain(&examples::explained(), Style::Plain);
+    assert_ne!(coloured, plain);
+    let mut without = String::new();
+    for (index, piece) in coloured.split('\u{1b}').enumerate() {
+        let kept = if index == 0 {
+            piece
+        } else {
+            piece.split_once('m').unwrap().1
+        };
+        without.push_str(kept);
+    }
+    assert_eq!(without, plain);
+}
+
+#[test]
+fn a_hostile_capture_cannot_write_to_the_terminal() {
+    let mut document = examples::explained();
+    let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\n";
+    document.captures[0].file = hostile.into();
+    document.captures[0].caveats = vec![hostile.into()];
+    document.findings[0].name = hostile.into();
+    document.findings[0].summary = hostile.into();
+    document.findings[0].evidence[0].shows = hostile.into();
+    for connection in &mut document.connections {
+        connection.client.host = hostile.into();
+        connection.server.host = hostile.into();
+        connection.transfers[0].request = hostile.into();
+        connection.caveats = vec![hostile.into()];
+    }
+    document.echoes[0].from = hostile.into();
+    let text = explain(&document, Style::Plain);
+    assert!(text.contains("owned"));
+    assert!(
+        text.chars()
+            .all(|character| character == '\n' || !character.is_control())
+    );
+}
+
+#[test]
+fn a_failed_assertion_and_an_invalid_cell_are_said_in_words() {
+    let mut document = examples::lab();
+    document.assertions[0].holds = false;
+    document.cells[0].valid = false;
+    document.cells[0].why = Some("RTT off by 3.1 %".into());
+    document.interrupted = true;
+    document.cells[1].arms[0].failed = 2;
+    let text = lab(&document, Style::Plain);
+    for words in [
+        "FAILS",
+        "1 of 2 hold",
+        "not valid: RTT off by 3.1 %",
+        "Interrupted",
+        "(2 failed)",
+    ] {
+        assert!(text.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn an_empty_run_is_still_a_report() {
+    let mut document = examples::lab();
+    document.cells.clear();
+    document.priming.clear();
+    document.assertions.clear();
+    assert_eq!(lab(&document, Style::Plain), "c-uploads  seed 20230613\n");
+}
