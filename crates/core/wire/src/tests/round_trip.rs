@@ -156,3 +156,17 @@ fn what_no_packet_can_say_is_refused() {
     );
     assert_eq!(out, [], "nothing of a refused packet is written");
 }
+
+#[test]
+fn no_file_of_the_corpus_makes_the_decoders_panic() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
+    let files = std::fs::read_dir(folder).unwrap();
+    let replayed = files
+        .map(|file| {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            fuzz::fuzz_decode(&bytes);
+            fuzz::fuzz_http(&bytes);
+        })
+        .count();
+    assert!(replayed >= 17, "{replayed} files in {folder}");
+}
