@@ -117,3 +117,13 @@ fn a_line_beyond_every_measure_is_passed_over_whatever_the_pieces() {
         fuzz_capture(&input);
     }
 }
+
+#[test]
+fn every_file_of_the_corpus_reads_the_same_in_any_pieces() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
+    let files = std::fs::read_dir(folder).unwrap();
+    let replayed = files
+        .map(|file| fuzz_capture(&std::fs::read(file.unwrap().path()).unwrap()))
+        .count();
+    assert!(replayed >= 13, "{replayed} files in {folder}");
+}
