@@ -412,7 +412,7 @@ impl ConnectionState {
             Some(_) if copy => Role::Copy,
             Some(from) if packet.len > 0 => self.on_data(segment, side, index, mark, from),
             Some(_) if syn => Role::Syn,
-            Some(_) if self.ends(segment.flags) => Role::End,
+            Some(_) if is_end(segment.flags) => Role::End,
             Some(_) => Role::Ack,
         };
         if packet.role != Role::Copy && packet.role != Role::Stray {
@@ -468,10 +468,6 @@ impl ConnectionState {
         }
     }
 
-    const fn ends(&self, flags: TcpFlags) -> bool {
-        flags.contains(TcpFlags::FIN) || flags.contains(TcpFlags::RST)
-    }
-
     fn on_syn(&mut self, segment: &Segment<'_>, side: Side, mark: Mark) {
         self.state(side).on_syn(segment);
         let handshake = &mut self.handshake;
@@ -516,7 +512,7 @@ impl ConnectionState {
     fn on_ack(&mut self, segment: &Segment<'_>, packet: &Packet) {
         let side = packet.side;
         if side == Side::Client
-            && self.handshake.syn_ack.is_some()
+            && (self.handshake.syn_ack.is_some() || self.handshake.syn.is_some())
             && self.handshake.ack.is_none()
             && packet.ack.is_some()
         {
@@ -543,7 +539,7 @@ impl ConnectionState {
             zero_window: packet.window == 0 && !packet.flags.contains(TcpFlags::RST),
             holds_more,
         };
-        self.state(side.peer()).on_ack(packet.at, to, &ack);
+        self.state(side.peer()).on_ack(packet.at, to, ack);
         if duplicate {
             self.state(side).flow.duplicate_sacks += 1;
             self.on_duplicate_sack(side.peer(), blocks.iter().next());
@@ -570,14 +566,18 @@ impl ConnectionState {
     }
 
     fn on_end(&mut self, packet: &Packet) {
-        let flow = &mut self.state(packet.side).flow;
+        let (flow, mark) = (&mut self.state(packet.side).flow, packet.mark());
         if packet.flags.contains(TcpFlags::RST) {
-            flow.reset.get_or_insert(packet.mark());
+            flow.reset.get_or_insert(mark);
         } else if packet.flags.contains(TcpFlags::FIN) {
-            flow.fin.get_or_insert(packet.mark());
+            flow.fin.get_or_insert(mark);
             flow.end = flow.end.max(packet.to());
         }
     }
+}
+
+fn is_end(flags: TcpFlags) -> bool {
+    flags.contains(TcpFlags::FIN) || flags.contains(TcpFlags::RST)
 }
 
 /// Data was acknowledged on packets with other business, and not one bare ACK is there: on a real

@@ -20,10 +20,13 @@ pub struct Echo {
     pub rtt: Vec<Duration>,
 }
 
+/// When the requests were seen whose answer is awaited, by identifier and sequence number.
+type OpenRequests = BTreeMap<(u16, u16), Time>;
+
 /// Matches requests and answers by identifier and sequence number (RFC 792).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EchoMatcher {
-    pairs: BTreeMap<(u32, u32), (Echo, BTreeMap<(u16, u16), Time>)>,
+    pairs: BTreeMap<(u32, u32), (Echo, OpenRequests)>,
 }
 
 impl EchoMatcher {
@@ -66,7 +69,7 @@ impl EchoMatcher {
         &mut self,
         hosts: (u32, u32),
         (from, to): (&str, &str),
-    ) -> (&mut Echo, &mut BTreeMap<(u16, u16), Time>) {
+    ) -> (&mut Echo, &mut OpenRequests) {
         let (echo, open) = self.pairs.entry(hosts).or_default();
         if echo.from.is_empty() {
             echo.from = from.into();

@@ -249,8 +249,8 @@ impl FlowState {
         role
     }
 
-    /// The peer acknowledges up to `to`. `bare`: nothing else in the packet; `moved`: its window changed.
-    pub(crate) fn on_ack(&mut self, at: Time, to: i64, ack: &PeerAck) {
+    /// The peer acknowledges up to `to`.
+    pub(crate) fn on_ack(&mut self, at: Time, to: i64, ack: PeerAck) {
         self.zero_window = ack.zero_window;
         let edge = self.flow.acked;
         if edge.is_none_or(|edge| to > edge) {
@@ -289,10 +289,12 @@ impl FlowState {
             self.flow.end = acked;
         }
         // Data that was acknowledged beyond the last segment seen was sent, though not captured. A FIN
-        // takes one position more than the data.
-        let fin = i64::from(self.flow.fin.is_some());
+        // takes one position more than the data; a single position beyond is more likely a FIN that the
+        // capture missed than one byte.
         if let Some(acked) = self.flow.acked {
-            self.flow.end = self.flow.end.max(acked - fin);
+            let fin =
+                i64::from(self.flow.fin.is_some() || acked == self.flow.end.saturating_add(1));
+            self.flow.end = self.flow.end.max(acked.saturating_sub(fin));
         }
         self.flow
     }
@@ -346,7 +348,10 @@ impl FlowState {
         if self.duplicate_acks >= 3 || (self.duplicate_acks >= 1 && self.peer_holds_more) {
             return Repeat::Fast;
         }
-        if to == self.flow.end && from > acked {
+        // The end of a flight, which nothing behind it can show as missing: a probe (RFC 8985 §7) or,
+        // for a single segment, perhaps the timer; the loss is that of a tail either way. The same bytes
+        // once more are the timer's.
+        if to == self.flow.end && from >= acked && self.recovery.is_none() {
             return Repeat::TailProbe;
         }
         if timer_ran_out {
@@ -412,6 +417,10 @@ impl FlowState {
 
 /// What an acknowledgment says besides its number.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts of one packet"
+)]
 pub(crate) struct PeerAck {
     /// No payload, SYN, FIN or RST.
     pub(crate) bare: bool,

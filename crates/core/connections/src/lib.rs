@@ -38,4 +38,3 @@ pub use packet::{Endpoint, Mark, Packet, Repeat, Role, Side};
 pub use tls::TlsHandshake;
 pub use tracker::{Tracked, Tracker};
 pub use turns::Turn;
-

@@ -228,11 +228,8 @@ fn initial_window(connection: &Connection, side: Side, direction: &Direction) ->
             } => {
                 segments = segments.saturating_add((to - from + mss - 1) / mss);
             }
-            EventKind::Sent {
-                repair: Some(_), ..
-            } => {}
             EventKind::Ack { to, .. } if to > 0 => break,
-            EventKind::Ack { .. } => {}
+            EventKind::Sent { .. } | EventKind::Ack { .. } => {}
         }
     }
     u32::try_from(segments)

@@ -158,13 +158,16 @@ impl<'a> Judge<'a> {
             .find(|ack| ack.acked >= send.to)
     }
 
-    /// The bare ACK that released the send after `index`.
+    /// The bare ACK that released the send after `index`. Of several that came together (hosts take
+    /// packets in batches), the first: what flew before it is what the sender was allowed.
     fn released(&self, index: usize) -> Option<&'a Ack> {
         let next = self.replay.sends.get(index + 1)?;
         let acks = self.replay.acks_after(index);
-        let trigger = acks.last()?;
         let answered = acks.iter().any(|ack| !ack.bare);
-        (!answered && next.at.since(trigger.at) <= self.reaction).then_some(trigger)
+        let released = acks
+            .iter()
+            .find(|ack| next.at.since(ack.at) <= self.reaction);
+        released.filter(|_| !answered)
     }
 
     fn verdict(&mut self, index: usize, ends: &[Time]) -> Verdict {
@@ -389,7 +392,7 @@ impl<'a> Judge<'a> {
         let due = if ack.bare {
             ack.at
         } else {
-            ack.at.min(send.at + self.rtt.max(self.expected(send)))
+            ack.at.min(self.arrival_told_by(index, send))
         };
         let due = due.min(end);
         let excess = due.since(send.at).saturating_sub(self.rtt);
@@ -406,11 +409,27 @@ impl<'a> Judge<'a> {
         spans.push(span(propagation_from, due, (LimitName::Propagation, None)));
     }
 
-    /// The round trip that the segment before met: what an ACK that rides on data would have taken.
-    fn expected(&self, send: &Send) -> Duration {
-        self.replay
-            .rtt_before(send.at)
-            .map_or(self.rtt, |rtt| rtt.min(self.rtt * 2))
+    /// When a bare ACK of `send` would have come, had the peer not waited to let it ride on data: a round
+    /// trip later, or as long after the bare ACK of the bytes before as the path needs for the rest.
+    fn arrival_told_by(&self, index: usize, send: &Send) -> Time {
+        let unqueued = send.at + self.rtt;
+        let before = self
+            .replay
+            .acks_after(index)
+            .iter()
+            .take_while(|ack| ack.acked < send.to);
+        let Some(last) = before
+            .filter(|ack| ack.bare && ack.acked > ack.acked_before)
+            .last()
+        else {
+            return unqueued;
+        };
+        let rest = u64::try_from(send.to - last.acked).unwrap_or(0);
+        let serialisation = self.path_room.and_then(|room| {
+            let nanos = self.rtt.as_nanos().checked_mul(u128::from(rest))?;
+            u64::try_from(nanos.checked_div(u128::try_from(room).ok()?)?).ok()
+        });
+        unqueued.max(last.at + Duration::from_nanos(serialisation.unwrap_or(0)))
     }
 
     fn own_window(
