@@ -278,7 +278,7 @@ fn what_is_no_segment_is_named() {
 fn echoes_are_read_in_both_versions() {
     let text = "\
         16:00:00.0 IP a > b: ICMP echo request, id 7, seq 1, length 64\n\
-        16:00:00.2 IP6 ::1 > ::2: ICMP6, echo reply, id 7, seq 2, length 64\n";
+        16:00:00.2 IP6 ::1 > ::2: [icmp6 sum ok] ICMP6, echo reply, id 7, seq 2\n";
     let echoes: Vec<_> = observe(text)
         .0
         .into_iter()

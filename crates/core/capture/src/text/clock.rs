@@ -48,6 +48,7 @@ impl Clock {
 
 /// `-ttt` prints the same digits as a time of day does, behind a column for the sign, and the first
 /// packet at zero. An indented time of day has the column too, but hardly begins at midnight.
+/// `-ttttt`, time since the first packet, looks the same line by line and is not told apart.
 fn mode(nanos: u64, sign: Sign) -> Mode {
     const MINUTE_NANOS: u64 = 60_000_000_000;
     match sign {

@@ -208,6 +208,14 @@ impl<'a> Body<'a> {
         if source.contains(' ') || destination.contains(' ') {
             return None;
         }
+        // `[icmp6 sum ok] `, `[udp sum ok] `: what `-v` says of checksums.
+        let rest = match rest
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once("] "))
+        {
+            Some((_, rest)) => rest,
+            None => rest,
+        };
         if let Some(rest) = rest.strip_prefix("Flags [") {
             let segment = PrintedSegment::read(endpoint(source)?, endpoint(destination)?, rest)?;
             return Some(Self::Tcp(segment));
