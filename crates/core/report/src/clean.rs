@@ -29,6 +29,32 @@ pub(crate) fn for_markup(text: &str) -> String {
     escaped
 }
 
+/// `text` with a no-break space between every number and its unit, so that no line ends between them.
+pub(crate) fn with_units_bound(text: &str) -> String {
+    const UNITS: [&str; 19] = [
+        "s", "ms", "µs", "B", "kB", "KB", "MB", "GB", "KiB", "MiB", "GiB", "bit/s", "kbit/s",
+        "Mbit/s", "Gbit/s", "%", "RTT", "times", "x",
+    ];
+    let mut bound = String::with_capacity(text.len());
+    let mut after_number = false;
+    for (index, word) in text.split(' ').enumerate() {
+        let unit = word.trim_end_matches(['.', ',', ';', ':', ')']);
+        if index > 0 {
+            bound.push(if after_number && UNITS.contains(&unit) {
+                NO_BREAK
+            } else {
+                ' '
+            });
+        }
+        bound.push_str(word);
+        after_number = word.ends_with(|last: char| last.is_ascii_digit());
+    }
+    bound
+}
+
+/// The space at which no line ends.
+pub(crate) const NO_BREAK: char = '\u{a0}';
+
 /// Bidirectional controls (Unicode Standard Annex 9, table 4), which can make a line read as another
 /// than it is, and the line separators that `char::is_control` leaves out.
 const fn is_invisible_control(character: char) -> bool {
@@ -49,6 +75,14 @@ mod tests {
         assert_eq!(for_terminal("a\u{1b}[31mb\n"), r"a\u{1b}[31mb\u{a}");
         assert_eq!(for_terminal("gepj\u{202e}exe"), r"gepj\u{202e}exe");
         assert_eq!(for_terminal("Größe 5 µs"), "Größe 5 µs");
+    }
+
+    #[test]
+    fn numbers_keep_their_units() {
+        assert_eq!(
+            with_units_bound("100 KiB over 200.6 ms: 98 % of it, 3 of 4 s."),
+            "100\u{a0}KiB over 200.6\u{a0}ms: 98\u{a0}% of it, 3 of 4\u{a0}s."
+        );
     }
 
     proptest! {

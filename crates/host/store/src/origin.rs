@@ -2,7 +2,7 @@
 //!
 //! It stands for a stranger's server: nothing in it is tuned for distance, and nothing in it knows
 //! Longhaul. It speaks HTTP/1.1 in plain text, checks AWS Signature Version 4, and has buckets from
-//! the start. Beside S3 it takes the form POST of field case C at `/upload/files` ([`form`]).
+//! the start. Beside S3 it takes the form POST of field case C at `/upload/files`.
 //!
 //! # What it is not
 //!

@@ -165,12 +165,14 @@ fn table(page: &mut Page, cell: &Cell) {
         "median",
         "p05",
         "p95",
-        "95 % interval of the median",
-        "floor / median",
-        "by place in a block",
+        "95 % of median",
+        "of floor",
+        "by place in block",
         "field report",
     ];
+    page.markup("<div class=\"short\">");
     page.table(&heads, &rows, &[0, 7, 8]);
+    page.markup("</div>\n");
 }
 
 fn seconds_by_limit(page: &mut Page, cell: &Cell) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use record::Manifest;
 use record::explain::Finding;
 
-use crate::clean::for_markup;
+use crate::clean::{for_markup, with_units_bound};
 use crate::quantity::{bytes, seconds, seconds_or_dash};
 use crate::sentence;
 use crate::svg;
@@ -23,7 +23,7 @@ impl Page {
 
     /// Text from anywhere, escaped.
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
-        self.0.push_str(&for_markup(text));
+        self.0.push_str(&for_markup(&with_units_bound(text)));
         self
     }
 
@@ -35,6 +35,13 @@ impl Page {
         close: &'static str,
     ) -> &mut Self {
         self.markup(open).text(text).markup(close)
+    }
+
+    /// Text in an element, every space as it was.
+    fn verbatim(&mut self, open: &'static str, text: &str, close: &'static str) -> &mut Self {
+        self.markup(open);
+        self.0.push_str(&for_markup(text));
+        self.markup(close)
     }
 
     /// A picture with what it shows; the picture comes from [`svg`], which escapes.
@@ -80,7 +87,7 @@ impl Page {
             sentence::severity(finding.severity),
             "</span> ",
         );
-        self.element("<code>", &finding.name, "</code>");
+        self.verbatim("<code>", &finding.name, "</code>");
         let cost = finding
             .lost_s
             .map_or_else(String::new, |lost| format!("costs {}, ", seconds(lost)));
@@ -133,7 +140,8 @@ impl Page {
     pub(super) fn manifest(&mut self, manifest: &Manifest) {
         self.markup("<section>\n<h2>Repeat it</h2>\n");
         match &manifest.command {
-            Some(command) => self.element("<pre><code>", command, "</code></pre>\n"),
+            // A command is copied, so its spaces stay as they are.
+            Some(command) => self.verbatim("<pre><code>", command, "</code></pre>\n"),
             None => self.markup("<p>The command line was not recorded.</p>\n"),
         };
         self.markup("<details><summary>Manifest</summary>\n");

@@ -1,6 +1,7 @@
 //! Linear axes with ticks at round values.
 
 use super::canvas::{Anchor, Canvas};
+use crate::quantity::float;
 
 /// What an axis counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -87,7 +88,10 @@ impl Axis {
         for (value, label) in self.ticks(6) {
             let x = self.at(value);
             canvas.line("lh-grid", (x, top), (x, bottom));
-            canvas.text("lh-quiet", (x, labels_at), Anchor::Middle, &label);
+            // The last label carries the unit and must not run out of the picture.
+            let half = text_width(&label) / 2.0;
+            let middle = x.min(self.end + EDGE - half);
+            canvas.text("lh-quiet", (middle, labels_at), Anchor::Middle, &label);
         }
         canvas.line("lh-axis", (self.start, bottom), (self.end, bottom));
     }
@@ -100,6 +104,14 @@ impl Axis {
             canvas.text("lh-quiet", (left - 7.0, y + 4.0), Anchor::End, &label);
         }
     }
+}
+
+/// Room beyond the end of an axis.
+const EDGE: f64 = 12.0;
+
+/// About how wide a text is, in pixels at the size of labels.
+pub(super) fn text_width(text: &str) -> f64 {
+    float(u64::try_from(text.chars().count()).unwrap_or(u64::MAX)) * 6.6
 }
 
 /// The smallest of 1, 2 and 5 times a power of ten that is at least `least`.

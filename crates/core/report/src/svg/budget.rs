@@ -2,7 +2,7 @@
 
 use record::{LimitName, LimitSeconds};
 
-use super::axis::{Axis, Unit};
+use super::axis::{Axis, Unit, text_width};
 use super::canvas::{Anchor, Canvas};
 use super::style::{Sheet, limit_class};
 use crate::limits::{in_order, meaning};
@@ -85,9 +85,7 @@ fn bar(canvas: &mut Canvas, row: &Row<'_>, x: &Axis, top: f64) {
         canvas.rectangle(&class, (left, top), (right - left, height), &title);
         let label = format!("{} {}", part.name, seconds(part.seconds));
         let short = part.name.to_string();
-        let room = |text: &str| {
-            right - left > float(u64::try_from(text.len()).unwrap_or(u64::MAX)) * 6.4 + 10.0
-        };
+        let room = |text: &str| right - left > text_width(text) + 10.0;
         let middle = (f64::midpoint(left, right), baseline);
         if room(&label) {
             canvas.text(label_class(part.name), middle, Anchor::Middle, &label);

@@ -2,7 +2,7 @@
 
 use record::lab::{Arm, Cell};
 
-use super::axis::{Axis, Unit};
+use super::axis::{Axis, Unit, text_width};
 use super::canvas::{Anchor, Canvas, steps};
 use super::style::{Sheet, arm_class};
 use crate::quantity::{float, seconds, seconds_or_dash};
@@ -12,7 +12,7 @@ use crate::statistics::{median, quantile, sorted};
 pub(crate) fn completion(cell: &Cell, sheet: Sheet) -> String {
     const LEFT: f64 = 58.0;
     const RIGHT: f64 = 456.0;
-    const TOP: f64 = 44.0;
+    const TOP: f64 = 52.0;
     const BOTTOM: f64 = 262.0;
     let mut canvas = Canvas::new(470.0, 290.0);
     let x = time_axis(cell, LEFT, RIGHT);
@@ -50,7 +50,7 @@ pub(crate) fn completion(cell: &Cell, sheet: Sheet) -> String {
             (legend + 22.0, 14.0),
         );
         canvas.text("", (legend + 28.0, 18.0), Anchor::Start, &arm.name);
-        legend += 52.0 + count(arm.name.chars().count()) * 6.6;
+        legend += 52.0 + text_width(&arm.name);
     }
     let description: Vec<String> = cell.arms.iter().map(sentence).collect();
     canvas.finish(
@@ -75,6 +75,12 @@ pub(crate) fn strips(cell: &Cell, sheet: Sheet) -> String {
     let x = time_axis(cell, LEFT, RIGHT);
     x.draw_below(&mut canvas, TOP, bottom, bottom + 18.0);
     floor_line(&mut canvas, cell, &x, TOP, bottom);
+    canvas.text(
+        "lh-quiet",
+        (RIGHT + 14.0, TOP - 2.0),
+        Anchor::Start,
+        "median",
+    );
     for (index, arm) in cell.arms.iter().enumerate() {
         strip(
             &mut canvas,
@@ -144,16 +150,11 @@ fn strip(canvas: &mut Canvas, arm: &Arm, index: usize, x: &Axis, middle: f64) {
         (at, middle - 16.0),
         (at, middle + 12.0),
     );
-    // Beside the slowest point, where nothing else is.
-    let slowest = times.last().copied().unwrap_or(middle_time);
-    let reported = arm.reported_s.iter().copied().fold(slowest, f64::max);
-    let label = seconds(middle_time);
-    let beside = x.at(reported) + 12.0;
     canvas.text(
         &format!("lh-arm-text {class}"),
-        (beside, middle + 4.0),
+        (x.end + 14.0, middle + 4.0),
         Anchor::Start,
-        &label,
+        &seconds(middle_time),
     );
 }
 
@@ -181,7 +182,7 @@ fn legend(canvas: &mut Canvas, cell: &Cell, y: f64, left: f64) {
 
 fn floor_line(canvas: &mut Canvas, cell: &Cell, x: &Axis, top: f64, bottom: f64) {
     let at = x.at(cell.floor_s);
-    canvas.line("lh-floor", (at, top - 6.0), (at, bottom));
+    canvas.line("lh-floor", (at, top - 14.0), (at, bottom));
     let label = format!("floor {}", seconds(cell.floor_s));
     let right_half = at > f64::midpoint(x.start, x.end);
     let (place, anchor) = if right_half {
@@ -189,7 +190,7 @@ fn floor_line(canvas: &mut Canvas, cell: &Cell, x: &Axis, top: f64, bottom: f64)
     } else {
         (at + 4.0, Anchor::Start)
     };
-    canvas.text("lh-strong", (place, top - 2.0), anchor, &label);
+    canvas.text("lh-strong", (place, top - 4.0), anchor, &label);
 }
 
 /// From zero, so that lengths compare as times do, to a little beyond the slowest.

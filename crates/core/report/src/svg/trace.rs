@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::axis::{Axis, Unit};
+use super::axis::{Axis, Unit, text_width};
 use super::canvas::{Anchor, Canvas, px, steps};
 use super::style::{Sheet, limit_class};
 use crate::excerpt::Excerpt;
@@ -228,9 +228,7 @@ fn band(canvas: &mut Canvas, excerpt: &Excerpt<'_>, x: &Axis) {
             ((right - left).max(0.5), BAND.1),
             &title,
         );
-        // About six pixels per character at this size.
-        let fits = float(u64::try_from(name.as_str().len()).unwrap_or(u64::MAX)) * 6.0 + 8.0;
-        if right - left > fits {
+        if right - left > text_width(name.as_str()) + 6.0 {
             let class = super::budget::label_class(*name);
             let middle = f64::midpoint(left, right);
             canvas.text(
@@ -248,7 +246,7 @@ fn legend(canvas: &mut Canvas, entries: &[(&str, &str)]) {
     for (class, label) in entries.iter().filter(|(_, label)| !label.is_empty()) {
         canvas.line(class, (x, 20.0), (x + 22.0, 20.0));
         canvas.text("", (x + 28.0, 24.0), Anchor::Start, label);
-        x += 50.0 + float(u64::try_from(label.len()).unwrap_or_default()) * 6.4;
+        x += 50.0 + text_width(label);
     }
 }
 

@@ -108,15 +108,14 @@ fn arms(text: &mut String, cell: &Cell, style: Style) {
     }
     let lines = table.lines();
     for (index, row) in lines.iter().enumerate() {
-        let emphasis = if index == 0 {
-            Emphasis::Quiet
-        } else {
-            emphasis_of(cell, index - 1)
+        let emphasis = match index.checked_sub(1) {
+            None => Some(Emphasis::Quiet),
+            Some(arm) => emphasis_of(cell, arm),
         };
-        match emphasis {
-            Emphasis::Heading => line(text, row),
-            other => line(text, &style.paint(other, row)),
-        }
+        line(
+            text,
+            &emphasis.map_or_else(|| row.clone(), |emphasis| style.paint(emphasis, row)),
+        );
     }
     positions(text, cell);
     for arm in &cell.arms {
@@ -129,11 +128,11 @@ fn arms(text: &mut String, cell: &Cell, style: Style) {
 }
 
 /// Failures alarm; the relay is what people look for.
-fn emphasis_of(cell: &Cell, index: usize) -> Emphasis {
+fn emphasis_of(cell: &Cell, index: usize) -> Option<Emphasis> {
     match cell.arms.get(index) {
-        Some(arm) if arm.failed > 0 => Emphasis::Alarm,
-        Some(arm) if arm.name == "relay" => Emphasis::Good,
-        _ => Emphasis::Heading,
+        Some(arm) if arm.failed > 0 => Some(Emphasis::Alarm),
+        Some(arm) if arm.name == "relay" => Some(Emphasis::Good),
+        _ => None,
     }
 }
 

@@ -1,14 +1,14 @@
 //! Paragraphs, bars and tables in columns of characters.
 
-use crate::clean::for_terminal;
+use crate::clean::{NO_BREAK, for_terminal, with_units_bound};
 
 /// `text` in lines of at most `width` columns, the first after `label`, the others under its text.
-/// A word that does not fit a line stands alone and longer.
+/// A number and its unit stay together; a word that does not fit a line stands alone and longer.
 pub(super) fn paragraph(label: &str, text: &str, width: usize) -> String {
     let indent = label.chars().count();
     let mut lines = String::from(label);
     let mut column = indent;
-    for word in for_terminal(text)
+    for word in with_units_bound(&for_terminal(text))
         .split(' ')
         .filter(|word| !word.is_empty())
     {
@@ -21,7 +21,7 @@ pub(super) fn paragraph(label: &str, text: &str, width: usize) -> String {
             lines.push(' ');
             column += 1;
         }
-        lines.push_str(word);
+        lines.push_str(&word.replace(NO_BREAK, " "));
         column += length;
     }
     lines.push('\n');
