@@ -225,19 +225,23 @@ impl Connection {
     }
 
     /// Payload bytes of a full segment from `side`: the smaller MSS of both SYNs (the larger one is
-    /// above what the path to the other end carries) less the timestamps that every segment carries.
-    /// Without SYNs, the largest payload that still fits an Ethernet frame, or 1448.
+    /// above what the path to the other end carries) less the timestamps that every segment carries;
+    /// or less, where the sender fills smaller segments all the time (path MTU, old stacks). Without
+    /// SYNs, the largest payload that still fits an Ethernet frame, or 1448.
     #[must_use]
     pub fn segment_payload(&self, side: Side) -> u32 {
         const ETHERNET: u32 = 1460;
         const WITH_TIMESTAMPS: u32 = 1448;
         const TIMESTAMPS: u32 = 12;
+        /// The least MSS that every IPv4 host takes (RFC 9293 §3.7.1); below it are messages, not segments.
+        const LEAST: u32 = 536 - TIMESTAMPS;
         let offered = [self.to_server.syn, self.to_client.syn]
             .into_iter()
             .flatten()
             .filter_map(|syn| syn.mss)
             .min();
-        match offered {
+        let flow = self.flow(side);
+        let agreed = match offered {
             Some(mss) => {
                 let options = if self.timestamps() == Some(false) {
                     0
@@ -246,11 +250,16 @@ impl Connection {
                 };
                 u32::from(mss).saturating_sub(options).max(1)
             }
-            None => match self.flow(side).largest_segment {
-                0 => WITH_TIMESTAMPS,
-                largest if largest <= ETHERNET => largest,
-                _ => WITH_TIMESTAMPS,
-            },
+            None if (1..=ETHERNET).contains(&flow.largest_segment) => flow.largest_segment,
+            None => WITH_TIMESTAMPS,
+        };
+        let fills_smaller = (LEAST..agreed).contains(&flow.largest_segment)
+            && flow.largest_segments >= 10
+            && flow.largest_segments * 2 >= flow.segments;
+        if fills_smaller {
+            flow.largest_segment
+        } else {
+            agreed
         }
     }
 
@@ -502,7 +511,11 @@ impl ConnectionState {
         flow.payload_bytes = flow
             .payload_bytes
             .saturating_add(u64::from(segment.payload_len));
-        flow.largest_segment = flow.largest_segment.max(segment.payload_len);
+        if segment.payload_len > flow.largest_segment {
+            flow.largest_segment = segment.payload_len;
+            flow.largest_segments = 0;
+        }
+        flow.largest_segments += u64::from(segment.payload_len == flow.largest_segment);
         if segment.header_len > 0 {
             flow.header_len = segment.header_len;
         }

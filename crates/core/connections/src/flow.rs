@@ -69,6 +69,8 @@ pub struct Flow {
     pub rtt: Vec<RttSample>,
     /// Largest payload in one packet; above the MSS it shows offload.
     pub largest_segment: u32,
+    /// How many segments are as large as that.
+    pub largest_segments: u64,
     /// IP and TCP header bytes of its latest data segment; zero where the source does not say.
     pub header_len: u16,
     /// Largest number of bytes sent and not yet acknowledged, at the tap.

@@ -189,15 +189,12 @@ impl<'a> Judge<'a> {
             self.note_peak(ack);
             return held;
         }
-        let full = (send.to - send.from) % self.mss == 0;
         if ack.flight_before < self.mss {
             return self.small_flight(ack, send, next);
         }
-        // A sender with data in hand sends full segments, and keeps as much in flight as it may. Half of
-        // that is left to segmentation offload, which waits for a larger piece (tcp_tso_should_defer).
-        let recent = self.recent_peak(ack.at);
-        if !full || ack.flight_before * 2 < recent {
-            return if next.at.since(send.at) <= self.reaction {
+        if !self.had_data_in_hand(ack, send, next) {
+            let burst = next.at.since(send.at) <= self.reaction;
+            return if burst {
                 Verdict::Burst
             } else {
                 Verdict::Nothing
@@ -218,6 +215,18 @@ impl<'a> Judge<'a> {
             data_ends,
             self.mss,
         ))
+    }
+
+    /// A sender with data in hand keeps as much in flight as it may, and sends full segments. Half of the
+    /// flight is left to segmentation offload, which waits for a larger piece (`tcp_tso_should_defer`);
+    /// a short segment is let pass where writes without Nagle's algorithm cut the stream, if as much
+    /// flew as ever and the ACK let a full segment out.
+    fn had_data_in_hand(&self, ack: &Ack, send: &Send, next: &Send) -> bool {
+        let recent = self.recent_peak(ack.at);
+        let full = (send.to - send.from) % self.mss == 0;
+        let cut_by_writes =
+            ack.flight_before >= recent.max(4 * self.mss) && next.to - next.from >= self.mss;
+        (full || cut_by_writes) && ack.flight_before * 2 >= recent
     }
 
     fn window_had_no_room(&self, ack: &Ack, next: &Send, send: &Send) -> Option<Verdict> {

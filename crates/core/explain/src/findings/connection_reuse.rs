@@ -30,6 +30,8 @@ struct Fresh<'a> {
     syn: connections::Mark,
     rtt: Duration,
     waited: Duration,
+    /// From the end of set-up to the request: the client's own time.
+    pause: Duration,
     server: Duration,
     /// From the response's first byte to its last.
     response: Duration,
@@ -77,7 +79,7 @@ fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
     let hot = |one: &Fresh<'_>| predicted(one.rtt, one.turn.request_bytes(), one, up).0;
     let lost: Duration = fresh
         .iter()
-        .map(|one| one.waited.saturating_sub(hot(one)))
+        .map(|one| one.waited.saturating_sub(one.pause + hot(one)))
         .sum();
     let waited: Duration = fresh.iter().map(|one| one.waited).sum();
     let rtt = median(fresh.iter().map(|one| one.rtt))?;
@@ -115,7 +117,10 @@ fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
 
 fn fresh<'a>(analysed: &Analysed<'a>) -> Option<Fresh<'a>> {
     let connection = analysed.connection;
-    if connection.turns.len() > FEW_REQUESTS {
+    // On TLS the first turn is no request; and what a lost SYN cost is not the price of set-up.
+    let handshake = &connection.handshake;
+    let set_up_again = handshake.syn_repeats + handshake.syn_ack_repeats > 0;
+    if connection.turns.len() > FEW_REQUESTS || connection.tls.is_some() || set_up_again {
         return None;
     }
     let turn = connection.turns.first()?;
@@ -130,6 +135,7 @@ fn fresh<'a>(analysed: &Analysed<'a>) -> Option<Fresh<'a>> {
             .base_rtt()
             .or_else(|| connection.handshake_rtt())?,
         waited,
+        pause: turn.first_sent.at.since(connection.handshake_span()?.1),
         server,
         response,
         overhead: overhead(connection, Side::Client),
@@ -232,6 +238,7 @@ fn typical<'a>(class: &[&Fresh<'a>]) -> Option<Fresh<'a>> {
         syn: middle.syn,
         rtt: median(class.iter().map(|one| one.rtt))?,
         waited: median(class.iter().map(|one| one.waited))?,
+        pause: median(class.iter().map(|one| one.pause))?,
         server: median(class.iter().map(|one| one.server))?,
         response: median(class.iter().map(|one| one.response))?,
         overhead: middle.overhead,

@@ -1,5 +1,7 @@
 //! Slow start that ended without a loss, far below the path.
 
+use core::time::Duration;
+
 use limit::{Detail, LimitName};
 use record::explain::{Confidence, Evidence, Finding};
 
@@ -15,6 +17,9 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
              net/ipv4/tcp_cubic.c (HyStart leaves slow start when round trips lengthen)",
 };
 
+/// What nobody waits for.
+const LOCAL: Duration = Duration::from_millis(100);
+
 pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
     connections
         .iter()
@@ -23,8 +28,10 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                 let (first, last) = direction.attribution.busy?;
                 let key = (LimitName::CongestionAvoidance, Detail::LowSsthresh);
                 let lost = *direction.attribution.details().get(&key)?;
-                // A tenth of the transfer: below that the end of slow start is no matter.
-                if lost * 10 < last.since(first) {
+                // Below a tenth of the transfer, or a few round trips, the end of slow start is no matter;
+                // nor is it on a local network, where round trips cost nothing.
+                let rtt = direction.timeline.base_rtt?;
+                if lost * 10 < last.since(first) || lost < (rtt * 4).max(LOCAL) {
                     return None;
                 }
                 let span =
