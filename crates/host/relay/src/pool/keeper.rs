@@ -230,7 +230,8 @@ impl Keeper {
     async fn prime(&mut self, mut connection: Connection, again: bool) -> Option<Connection> {
         let pool = Arc::clone(&self.pool);
         let priming = pool.relay.priming.as_ref()?;
-        if !self.budget.holds() {
+        // The first filling is what was asked for; the budget bounds what comes after it.
+        if self.ready && !self.budget.holds() {
             return Some(connection);
         }
         let info = sys::tcp_info::TcpInfo::of(&connection.stream).ok()?;

@@ -1,0 +1,218 @@
+//! A relay on loopback, raw clients, scripted origins and a real one.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use longhaul_relay::{Config, Event, HttpOptions, RunError};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Longer than any test here takes on a busy machine; only a hang meets it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("the test hangs")
+}
+
+pub(crate) struct Relay {
+    pub(crate) address: SocketAddr,
+    events: mpsc::UnboundedReceiver<Event>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<(), RunError>>,
+}
+
+/// Options for a relay to `target` that makes no connection before it is asked.
+pub(crate) fn plain(target: SocketAddr) -> HttpOptions {
+    let mut options = primed(target);
+    options.pool.min_idle = Some(0);
+    options.prime.enabled = Some(false);
+    options
+}
+
+/// Options for a relay with the default pool.
+pub(crate) fn primed(target: SocketAddr) -> HttpOptions {
+    HttpOptions {
+        listen: "127.0.0.1:0".into(),
+        target: target.to_string(),
+        ..HttpOptions::default()
+    }
+}
+
+impl Relay {
+    pub(crate) async fn start(options: HttpOptions) -> Self {
+        let config = Config::http(options).unwrap();
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(longhaul_relay::run(
+            config,
+            move |event| drop(sender.send(event)),
+            async { drop(stopped.await) },
+        ));
+        let address = loop {
+            match events.recv().await.expect("the relay starts") {
+                Event::Listening { address, .. } => break address,
+                _ => {}
+            }
+        };
+        Self {
+            address,
+            events,
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// The next event for which `select` has an answer; the others are skipped.
+    pub(crate) async fn event<T>(&mut self, mut select: impl FnMut(&Event) -> Option<T>) -> T {
+        loop {
+            let event = self.events.recv().await.expect("the relay runs");
+            if let Some(answer) = select(&event) {
+                return answer;
+            }
+        }
+    }
+
+    /// The next finished request.
+    pub(crate) async fn request_done(&mut self) -> Event {
+        self.event(|event| matches!(event, Event::RequestDone { .. }).then(|| event.clone()))
+            .await
+    }
+
+    pub(crate) fn order_stop(&mut self) {
+        self.stop.take().expect("ordered once").send(()).unwrap();
+    }
+
+    /// Waits for the end and returns the events that were not looked at.
+    pub(crate) async fn stopped(mut self) -> Vec<Event> {
+        if self.stop.is_some() {
+            self.order_stop();
+        }
+        self.task.await.unwrap().unwrap();
+        let mut rest = Vec::new();
+        while let Some(event) = self.events.recv().await {
+            rest.push(event);
+        }
+        rest
+    }
+}
+
+/// Reads up to and with the empty line after a head.
+pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("a complete head"));
+    }
+    String::from_utf8(head).unwrap()
+}
+
+pub(crate) async fn read_exactly(stream: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    stream.read_exact(&mut bytes).await.unwrap();
+    bytes
+}
+
+pub(crate) async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    bytes
+}
+
+/// Sends a request on a new connection and returns all that comes back.
+pub(crate) async fn once(relay: &Relay, request: &[u8]) -> String {
+    let mut client = relay.connect().await;
+    client.write_all(request).await.unwrap();
+    String::from_utf8_lossy(&read_to_end(&mut client).await).into_owned()
+}
+
+pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            write!(text, "{byte:02x}").unwrap();
+            text
+        })
+}
+
+/// `length` bytes without a pattern that a shift could hide.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
+        })
+        .collect()
+}
+
+/// An origin made of hyper: answers `POST` with the digest of what it got, `GET /N` with N bytes of
+/// [`noise`], everything else with nothing.
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    pub(crate) connections: Arc<AtomicU64>,
+    pub(crate) requests: Arc<AtomicU64>,
+}
+
+impl Origin {
+    pub(crate) async fn start() -> Self {
+        let (listener, address) = listen().await;
+        let origin = Self {
+            address,
+            connections: Arc::default(),
+            requests: Arc::default(),
+        };
+        let (connections, requests) = (origin.connections.clone(), origin.requests.clone());
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                connections.fetch_add(1, Ordering::Relaxed);
+                let requests = requests.clone();
+                let service = service_fn(move |request| {
+                    requests.fetch_add(1, Ordering::Relaxed);
+                    answer(request)
+                });
+                let http = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        origin
+    }
+}
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let method = request.method().clone();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let answer = match method.as_str() {
+        "POST" => Bytes::from(digest(&body)),
+        "GET" => Bytes::from(noise(path.trim_start_matches('/').parse().unwrap())),
+        _ => Bytes::new(),
+    };
+    Ok(Response::new(Full::new(answer)))
+}

@@ -1,0 +1,186 @@
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longhaul_relay::{Event, Missing};
+use profile::Span;
+use tokio::io::AsyncWriteExt;
+use units::Bytes;
+
+use crate::harness::{
+    Origin, Relay, digest, listen, noise, once, primed, read_exactly, read_head, within,
+};
+
+#[tokio::test]
+async fn a_pool_is_hot_before_the_first_request_and_counts_what_that_took() {
+    within(async {
+        let origin = Origin::start().await;
+        let mut options = primed(origin.address);
+        options.prime.window = Some(Bytes::kib(512));
+        let mut relay = Relay::start(options).await;
+        let mut sent = (0, 0);
+        for _ in 0..2 {
+            let primed = relay
+                .event(|event| match event {
+                    Event::Primed {
+                        requests,
+                        bytes,
+                        cwnd_bytes,
+                        peer_window_bytes,
+                        missing,
+                        statuses,
+                        again,
+                        ..
+                    } => {
+                        assert!(!again && missing.is_empty(), "{event:?}");
+                        assert!(
+                            *cwnd_bytes >= 15 * 32 * 1024
+                                && *peer_window_bytes >= Some(15 * 32 * 1024)
+                        );
+                        assert_eq!(statuses.values().sum::<u64>(), *requests);
+                        Some((*requests, *bytes))
+                    }
+                    _ => None,
+                })
+                .await;
+            sent = (sent.0 + primed.0, sent.1 + primed.1);
+        }
+        let ready = relay
+            .event(|event| match event {
+                Event::PoolReady {
+                    connections,
+                    hot,
+                    requests,
+                    bytes,
+                    ..
+                } => Some((*connections, *hot, *requests, *bytes)),
+                _ => None,
+            })
+            .await;
+        assert_eq!(ready, (2, 2, sent.0, sent.1));
+        assert_eq!(origin.requests.load(Ordering::Relaxed), sent.0);
+        assert_eq!(sent.1 % sent.0, 0, "requests of one length");
+
+        let body = noise(102_400);
+        let head =
+            "POST / HTTP/1.1\r\nHost: o\r\nConnection: close\r\nContent-Length: 102400\r\n\r\n";
+        let answer = once(&relay, &[head.as_bytes(), &body].concat()).await;
+        assert!(answer.ends_with(&digest(&body)));
+        let Event::RequestDone { hot, .. } = relay.request_done().await else {
+            unreachable!("request_done returns nothing else");
+        };
+        // Where the kernel forgets windows after one silent RTO (200 ms here), this may come too late.
+        let forgets =
+            std::fs::read_to_string("/proc/sys/net/ipv4/tcp_slow_start_after_idle").unwrap();
+        assert!(hot || forgets.trim() == "1");
+        assert_eq!(origin.connections.load(Ordering::Relaxed), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_budget_that_ends_first_is_told_with_the_window_that_is_missing() {
+    within(async {
+        let origin = Origin::start().await;
+        let mut options = primed(origin.address);
+        options.prime.window = Some(Bytes::mib(64));
+        options.prime.max_requests = Some(40);
+        options.pool.min_idle = Some(1);
+        let mut relay = Relay::start(options).await;
+        let (requests, missing) = relay
+            .event(|event| match event {
+                Event::Primed {
+                    requests, missing, ..
+                } => Some((*requests, missing.clone())),
+                _ => None,
+            })
+            .await;
+        assert_eq!(requests, 40);
+        assert_eq!(missing, [Missing::Cwnd, Missing::PeerWindow]);
+        let ready = relay
+            .event(|event| match event {
+                Event::PoolReady {
+                    connections, hot, ..
+                } => Some((*connections, *hot)),
+                _ => None,
+            })
+            .await;
+        assert_eq!(ready, (1, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_origin_that_ends_primed_connections_is_served_without_priming() {
+    within(async {
+        let (listener, target) = listen().await;
+        let mut options = primed(target);
+        options.pool.min_idle = Some(1);
+        let mut relay = Relay::start(options).await;
+        let (mut first, _) = listener.accept().await.unwrap();
+        read_head(&mut first).await;
+        first
+            .write_all(
+                b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            )
+            .await
+            .unwrap();
+        let why = relay
+            .event(|event| match event {
+                Event::PrimingFailed { why, .. } => Some(why.clone()),
+                _ => None,
+            })
+            .await;
+        assert!(why.contains("connections serve unprimed"), "{why}");
+        drop(first);
+
+        let (mut second, _) = listener.accept().await.unwrap();
+        relay
+            .event(|event| matches!(event, Event::PoolReady { hot: 0, .. }).then_some(()))
+            .await;
+        let mut client = relay.connect().await;
+        let get = b"GET / HTTP/1.1\r\nHost: o\r\n\r\n";
+        client.write_all(get).await.unwrap();
+        assert_eq!(read_exactly(&mut second, get.len()).await, get);
+        second
+            .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+            .await
+            .unwrap();
+        assert!(read_head(&mut client).await.starts_with("HTTP/1.1 204"));
+        let Event::RequestDone { hot, hot_ratio, .. } = relay.request_done().await else {
+            unreachable!("request_done returns nothing else");
+        };
+        assert!(!hot && hot_ratio == 0.0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_resting_connection_is_kept_by_one_small_request() {
+    within(async {
+        let origin = Origin::start().await;
+        let mut options = primed(origin.address);
+        options.pool.min_idle = Some(1);
+        options.prime.window = Some(Bytes::kib(64));
+        // No re-priming, whatever the kernel forgets: only the small request is left.
+        options.prime.hourly_bytes = Some(Bytes::ZERO);
+        options.pool.idle_timeout = Some(Span(Duration::from_secs(4)));
+        let mut relay = Relay::start(options).await;
+        let primed = relay
+            .event(|event| match event {
+                Event::PoolReady { requests, .. } => Some(*requests),
+                _ => None,
+            })
+            .await;
+        while origin.requests.load(Ordering::Relaxed) < primed + 2 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let rest = relay.stopped().await;
+        let closed = rest
+            .iter()
+            .filter(|event| matches!(event, Event::Closed { .. }))
+            .count();
+        assert_eq!(closed, 1, "only by stopping: {rest:?}");
+        assert_eq!(origin.connections.load(Ordering::Relaxed), 1);
+    })
+    .await;
+}

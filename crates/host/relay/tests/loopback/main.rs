@@ -1,0 +1,17 @@
+//! The whole relay between raw clients and origins, on loopback.
+
+#![allow(missing_docs, reason = "a test has its name")]
+#![allow(
+    clippy::float_cmp,
+    clippy::single_match,
+    clippy::too_many_lines,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "tests fail by panicking, and look only for the events that they are about"
+)]
+
+mod forwarding;
+mod harness;
+mod hot_pool;
+mod life;
+mod refusals;
