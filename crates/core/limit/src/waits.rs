@@ -112,7 +112,10 @@ impl<'a> Judge<'a> {
         let reaction = if timeline.feedback_delay > REACTION {
             REACTION + timeline.feedback_delay / 10
         } else {
-            REACTION.min(rtt / 2)
+            slow_reaction(replay, rtt)
+                .unwrap_or(REACTION)
+                .max(REACTION)
+                .min(rtt / 2)
         };
         Self {
             timeline,
@@ -481,6 +484,32 @@ impl<'a> Judge<'a> {
             (false, None) => (LimitName::CongestionAvoidance, Some(Detail::LowSsthresh)),
         }
     }
+}
+
+/// How long this sender takes to answer an ACK, if it is slow but steady (old hosts, loaded ones): three
+/// quarters of its answers come sooner, and well before the next ACK, so that it is no coincidence.
+fn slow_reaction(replay: &Replay, rtt: Duration) -> Option<Duration> {
+    let mut answers = Vec::new();
+    let mut spacings = Vec::new();
+    for (send, &count) in replay.sends.iter().zip(&replay.acks_before_send) {
+        let ahead = replay.acks.get(..count)?;
+        let [.., before, last] = ahead else { continue };
+        // Only the first send behind an ACK answers it.
+        if answers
+            .last()
+            .is_some_and(|(answered, _): &(usize, Duration)| *answered == count)
+        {
+            continue;
+        }
+        answers.push((count, send.at.since(last.at)));
+        spacings.push(last.at.since(before.at));
+    }
+    let mut answers: Vec<Duration> = answers.into_iter().map(|(_, answer)| answer).collect();
+    answers.sort_unstable();
+    spacings.sort_unstable();
+    let usual = *answers.get(answers.len() * 3 / 4)?;
+    let spacing = *spacings.get(spacings.len() / 2)?;
+    (usual <= rtt / 50 && usual * 3 <= spacing).then(|| usual * 2)
 }
 
 fn span(from: Time, to: Time, (limit, detail): (LimitName, Option<Detail>)) -> Span {
