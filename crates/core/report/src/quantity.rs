@@ -20,6 +20,15 @@ pub(crate) fn seconds(value: f64) -> String {
     }
 }
 
+/// A length of time in three digits, for narrow columns: `12.3 s`, `1.02 s`, `209 ms`.
+pub(crate) fn short_seconds(value: f64) -> String {
+    if value.abs() >= 0.9995 {
+        format!("{} s", three_digits(value))
+    } else {
+        format!("{} ms", three_digits(value * 1e3))
+    }
+}
+
 /// [`seconds`], or a dash.
 pub(crate) fn seconds_or_dash(value: Option<f64>) -> String {
     value.map_or_else(|| DASH.into(), seconds)
@@ -176,6 +185,17 @@ mod tests {
             shown,
             [
                 "123 s", "12.3 s", "1.017 s", "999.6 ms", "208.9 ms", "3.10 ms", "0 s"
+            ]
+        );
+    }
+
+    #[test]
+    fn narrow_columns_get_three_digits() {
+        let shown = [623.4, 12.34, 1.0174, 0.9996, 0.2089, 0.0031, 0.0].map(short_seconds);
+        assert_eq!(
+            shown,
+            [
+                "623 s", "12.3 s", "1.02 s", "1 s", "209 ms", "3.1 ms", "0 ms"
             ]
         );
     }

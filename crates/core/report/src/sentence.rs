@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use record::explain::{Document, Finding, Prediction, Severity};
 use record::lab::{Cell, PathCheck, Priming};
 
+use crate::limits;
 use crate::quantity::{TimeUnit, bytes, grouped, rate, seconds, times};
 
 /// What it took to make a pool hot.
@@ -154,4 +155,21 @@ pub(crate) fn without_total(derivation: &str) -> &str {
     derivation
         .rsplit_once(" = ")
         .map_or(derivation, |(terms, _)| terms)
+}
+
+/// What stands at the top where no rule found anything: the largest limit.
+pub(crate) fn without_findings(document: &Document) -> String {
+    let parts = limits::by_size(&limits::total(document));
+    let all: f64 = parts.iter().map(|part| part.seconds).sum();
+    parts.first().map_or_else(
+        || "No finding: no time was spent on TCP connections.".into(),
+        |part| {
+            format!(
+                "No finding. Mostly {}: {} of {}.",
+                part.name,
+                seconds(part.seconds),
+                seconds(all)
+            )
+        },
+    )
 }

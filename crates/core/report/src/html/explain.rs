@@ -55,11 +55,11 @@ fn header(page: &mut Page, document: &Document) {
         page.element("<span>", &said, "</span>");
     }
     page.markup("</p>\n");
-    let top = document.findings.first();
-    let top = top.map_or("Nothing was found that costs time.", |finding| {
-        &finding.summary
-    });
-    page.element("<h1>", top, "</h1>\n</header>\n");
+    let top = document.findings.first().map_or_else(
+        || sentence::without_findings(document),
+        |finding| finding.summary.clone(),
+    );
+    page.element("<h1>", &top, "</h1>\n</header>\n");
 }
 
 fn connections(page: &mut Page, document: &Document) {

@@ -244,9 +244,9 @@ fn band(canvas: &mut Canvas, excerpt: &Excerpt<'_>, x: &Axis) {
 fn legend(canvas: &mut Canvas, entries: &[(&str, &str)]) {
     let mut x = LEFT;
     for (class, label) in entries.iter().filter(|(_, label)| !label.is_empty()) {
-        canvas.line(class, (x, 20.0), (x + 22.0, 20.0));
-        canvas.text("", (x + 28.0, 24.0), Anchor::Start, label);
-        x += 50.0 + text_width(label);
+        canvas.line(class, (x, 20.0), (x + 18.0, 20.0));
+        canvas.text("", (x + 23.0, 24.0), Anchor::Start, label);
+        x += 36.0 + text_width(label);
     }
 }
 

@@ -9,7 +9,7 @@ use super::layout::{Align, Table, bar, paragraph};
 use super::{Emphasis, Style};
 use crate::clean::for_terminal;
 use crate::limits;
-use crate::quantity::{DASH, bytes, grouped, percent, seconds, seconds_or_dash};
+use crate::quantity::{DASH, bytes, grouped, percent, seconds, seconds_or_dash, short_seconds};
 use crate::sentence;
 use crate::statistics::{median, sorted};
 
@@ -35,7 +35,10 @@ pub fn explain(document: &Document, style: Style) -> String {
     };
     match first {
         Some(top) => finding(&mut text, top, style),
-        None => text.push_str("\nNothing was found that costs time.\n"),
+        None => {
+            text.push('\n');
+            text.push_str(&paragraph("", &sentence::without_findings(document), WIDTH));
+        }
     }
     budget(&mut text, document, style);
     connections(&mut text, document, style);
@@ -139,11 +142,11 @@ fn budget(text: &mut String, document: &Document, style: Style) {
     // Bars against the largest part: what counts is how the parts compare.
     let largest = parts.first().map_or(1.0, |part| part.share);
     for part in parts {
-        let bar = bar(part.share / largest, 40);
-        let space = " ".repeat(40_usize.saturating_sub(bar.chars().count()));
+        let bar = bar(part.share / largest, 39);
+        let space = " ".repeat(39_usize.saturating_sub(bar.chars().count()));
         let _ = writeln!(
             text,
-            "  {:<20}{bar}{space} {:>9} {:>7}",
+            "  {:<21}{bar}{space} {:>9} {:>7}",
             part.name,
             seconds(part.seconds),
             percent(part.share)
@@ -167,7 +170,7 @@ fn connections(text: &mut String, document: &Document, style: Style) {
     text.push('\n');
     let table = |ends: usize| {
         let mut table = Table::new(2, &[Right, Right, Left, Right, Right, Right, Left]);
-        table.row(["first", "n", "from and to", "RTT", "data", "time", "mostly"]);
+        table.row(["id", "n", "from and to", "RTT", "data", "time", "mostly"]);
         for group in &groups {
             table.row(group.cells(ends));
         }
@@ -243,14 +246,14 @@ impl Alike<'_> {
             first.map_or_else(String::new, |first| first.id.to_string()),
             self.members.len().to_string(),
             self.ends(ends),
-            seconds_or_dash(middle(|one| one.rtt.handshake_s.or(one.rtt.min_s))),
+            short(middle(|one| one.rtt.handshake_s.or(one.rtt.min_s))),
             self.data(),
-            seconds_or_dash(middle(|one| Some(one.duration_s))),
+            short(middle(|one| Some(one.duration_s))),
             mostly.unwrap_or_else(|| DASH.into()),
         ]
     }
 
-    /// The median of the direction that carries more.
+    /// The median of the direction that carries more: `↑` from the client, `↓` to it.
     fn data(&self) -> String {
         let amount = |value: fn(&Connection) -> u64| {
             let mut values: Vec<u64> = self.members.iter().map(|one| value(one)).collect();
@@ -259,9 +262,9 @@ impl Alike<'_> {
         };
         let (up, down) = (amount(sent), amount(received));
         if down > up {
-            format!("{} down", bytes(down))
+            format!("↓ {}", bytes(down))
         } else {
-            format!("{} up", bytes(up))
+            format!("↑ {}", bytes(up))
         }
     }
 
@@ -286,6 +289,11 @@ impl Alike<'_> {
         let tail: Vec<char> = ends.chars().rev().take(width - 1).collect();
         std::iter::once('…').chain(tail.into_iter().rev()).collect()
     }
+}
+
+/// Seconds in three digits, or a dash.
+fn short(value: Option<f64>) -> String {
+    value.map_or_else(|| DASH.into(), short_seconds)
 }
 
 fn echoes(text: &mut String, document: &Document, style: Style) {
