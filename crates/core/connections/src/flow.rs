@@ -218,7 +218,7 @@ impl FlowState {
         self.flow.seen_bytes = self.seen.total();
         match role {
             Role::New => {
-                if from > self.flow.end && !first {
+                if from > self.flow.end {
                     self.hole_since = Some(mark.at);
                 }
                 self.flow.end = self.flow.end.max(to);

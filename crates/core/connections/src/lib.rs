@@ -38,3 +38,5 @@ pub use packet::{Endpoint, Mark, Packet, Repeat, Role, Side};
 pub use tls::TlsHandshake;
 pub use tracker::{Tracked, Tracker};
 pub use turns::Turn;
+#[cfg(test)]
+mod tests;

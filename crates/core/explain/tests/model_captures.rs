@@ -137,6 +137,24 @@ fn the_paths_rate_shows_in_a_transfer_that_never_fills_it() {
 }
 
 #[test]
+fn acks_joined_by_the_receivers_card_do_not_inflate_the_rate() {
+    for segments_per_ack in [4, 8, 16] {
+        let model = Model {
+            segments_per_ack,
+            offload: true,
+            requests: one(1 << 20),
+            ..Model::default()
+        };
+        let document = explained(&model.run());
+        let up = upload(&document);
+        let estimate = up.path_rate_bps.expect("a rate");
+        assert_about(estimate / 1e8, 1.0, 0.05, up);
+        assert_about(seconds(up, LimitName::Unknown), 0.0, 0.0, up);
+        assert_eq!(up.dominant, Some(LimitName::SlowStart), "{:?}", up.limits);
+    }
+}
+
+#[test]
 fn no_rate_is_claimed_for_a_path_that_spreads_nothing_or_too_few_packets() {
     let few = explained(
         &Model {

@@ -2,7 +2,7 @@
 //!
 //! One client uploads requests to one server. The client's TCP does slow start with byte counting,
 //! congestion avoidance by a segment per round trip, fast retransmit after three duplicate ACKs and a
-//! retransmission timer; the server acknowledges every second segment, or after 40 ms. The path has a
+//! retransmission timer; the server acknowledges every second segment or later, or after 40 ms. The path has a
 //! bottleneck towards the server with an endless queue, and no bottleneck back.
 
 #![allow(
@@ -56,6 +56,8 @@ pub(crate) struct Model {
     pub(crate) requests: Vec<Request>,
     /// Data packets, counted from zero, that the path loses.
     pub(crate) losses: BTreeSet<u64>,
+    /// Segments per ACK: two, or more where the receiver's card joins them (GRO).
+    pub(crate) segments_per_ack: u32,
     /// Whether the sender hands down several segments as one.
     pub(crate) offload: bool,
     pub(crate) restart_after_idle: bool,
@@ -82,6 +84,7 @@ impl Default for Model {
                 pause: Duration::from_millis(1),
             }],
             losses: BTreeSet::new(),
+            segments_per_ack: 2,
             offload: false,
             restart_after_idle: true,
             tap: Tap::Client,
@@ -430,7 +433,10 @@ impl<'a> Run<'a> {
         }
         self.window = (self.window + 2 * (self.received - before)).min(self.model.window.1);
         self.unacked_segments += 1;
-        if !in_order || !self.held.is_empty() || self.unacked_segments >= 2 {
+        if !in_order
+            || !self.held.is_empty()
+            || self.unacked_segments >= self.model.segments_per_ack
+        {
             self.acknowledge();
         } else {
             self.delayed += 1;
