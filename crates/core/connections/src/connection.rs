@@ -163,9 +163,7 @@ impl Connection {
     #[must_use]
     pub fn window_scale(&self, side: Side) -> WindowScale {
         let (own, peer) = (self.flow(side).syn, self.flow(side.peer()).syn);
-        //= https://www.rfc-editor.org/rfc/rfc7323#section-2.2
-        //# Thus, the window scale factor is fixed in each direction when a
-        //# connection is opened.
+        // Both SYNs must offer it, and it never changes afterwards (RFC 7323 §2.1, §2.2).
         match (own, peer) {
             (Some(own), Some(peer)) => {
                 let agreed = own.window_scale.is_some() && peer.window_scale.is_some();
@@ -537,8 +535,7 @@ impl ConnectionState {
         let holds_more = blocks
             .iter()
             .any(|(left, _)| left.distance_from(number) > 0);
-        //= https://www.rfc-editor.org/rfc/rfc2883#section-4
-        //# Following the definition in RFC 2018, the left edge of a SACK block is the first sequence
+        // A first block at or below the acknowledged edge reports bytes received twice (RFC 2883 §4).
         let duplicate = blocks
             .iter()
             .next()

@@ -265,7 +265,7 @@ impl FlowState {
             if self.recovery.is_some_and(|(until, _)| to >= until) {
                 self.recovery = None;
             }
-        } else if edge == Some(to) && ack.bare && !ack.window_changed {
+        } else if edge == Some(to) && ack.bare && (!ack.window_changed || ack.holds_more) {
             //= https://www.rfc-editor.org/rfc/rfc5681#section-2
             //# An acknowledgment is considered a
             //# "duplicate" in the following algorithms when (a) the receiver of
@@ -275,6 +275,7 @@ impl FlowState {
             //# received on the given connection (TCP.UNA from [RFC793]) and (e)
             //# the advertised window in the incoming acknowledgment equals the
             //# advertised window in the last incoming acknowledgment.
+            // With SACK, new blocks say so whatever the window does (RFC 6675 §2).
             if self.flow.end > to {
                 self.duplicate_acks = self.duplicate_acks.saturating_add(1);
             }
