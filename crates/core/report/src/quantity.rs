@@ -22,10 +22,18 @@ pub(crate) fn seconds(value: f64) -> String {
 
 /// A length of time in three digits, for narrow columns: `12.3 s`, `1.02 s`, `209 ms`.
 pub(crate) fn short_seconds(value: f64) -> String {
-    if value.abs() >= 0.9995 {
-        format!("{} s", three_digits(value))
+    let (number, unit) = if value.abs() >= 0.9995 {
+        (value, "s")
     } else {
-        format!("{} ms", three_digits(value * 1e3))
+        (value * 1e3, "ms")
+    };
+    let size = number.abs();
+    if size >= 99.95 {
+        format!("{number:.0} {unit}")
+    } else if size >= 9.995 {
+        format!("{number:.1} {unit}")
+    } else {
+        format!("{number:.2} {unit}")
     }
 }
 
@@ -195,7 +203,7 @@ mod tests {
         assert_eq!(
             shown,
             [
-                "623 s", "12.3 s", "1.02 s", "1 s", "209 ms", "3.1 ms", "0 ms"
+                "623 s", "12.3 s", "1.02 s", "1.00 s", "209 ms", "3.10 ms", "0.00 ms"
             ]
         );
     }

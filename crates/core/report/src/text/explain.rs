@@ -29,16 +29,13 @@ pub fn explain(document: &Document, style: Style) -> String {
     for capture in &document.captures {
         text.push_str(&paragraph("", &capture_line(capture), WIDTH));
     }
-    let (first, others) = match document.findings.split_first() {
-        Some((first, others)) => (Some(first), others),
-        None => (None, [].as_slice()),
-    };
-    match first {
-        Some(top) => finding(&mut text, top, style),
-        None => {
-            text.push('\n');
-            text.push_str(&paragraph("", &sentence::without_findings(document), WIDTH));
-        }
+    let (first, others) = document.findings.split_at(document.findings.len().min(1));
+    for top in first {
+        finding(&mut text, top, style);
+    }
+    if first.is_empty() {
+        text.push('\n');
+        text.push_str(&paragraph("", &sentence::without_findings(document), WIDTH));
     }
     budget(&mut text, document, style);
     connections(&mut text, document, style);
@@ -166,13 +163,30 @@ fn connections(text: &mut String, document: &Document, style: Style) {
         return;
     }
     text.push('\n');
-    text.push_str(&style.paint(Emphasis::Heading, "Connections"));
+    // Where all connections have one client, its name would only take room from the servers'.
+    let mut clients = document
+        .connections
+        .iter()
+        .map(|one| one.client.host.as_str());
+    let client = clients
+        .next()
+        .filter(|first| clients.all(|other| other == *first));
+    let title = client.map_or_else(
+        || "Connections".to_owned(),
+        |client| format!("Connections from {}", for_terminal(client)),
+    );
+    text.push_str(&style.paint(Emphasis::Heading, &title));
     text.push('\n');
     let table = |ends: usize| {
         let mut table = Table::new(2, &[Right, Right, Left, Right, Right, Right, Left]);
-        table.row(["id", "n", "from and to", "RTT", "data", "time", "mostly"]);
+        let named = if client.is_some() {
+            "to"
+        } else {
+            "from and to"
+        };
+        table.row(["id", "n", named, "RTT", "data", "time", "mostly"]);
         for group in &groups {
-            table.row(group.cells(ends));
+            table.row(group.cells(ends, client.is_some()));
         }
         table.lines()
     };
@@ -224,7 +238,7 @@ impl Alike<'_> {
             && is_near(received(first), received(other))
     }
 
-    fn cells(&self, ends: usize) -> [String; 7] {
+    fn cells(&self, ends: usize, one_client: bool) -> [String; 7] {
         let middle = |value: fn(&Connection) -> Option<f64>| {
             let values = self
                 .members
@@ -245,8 +259,8 @@ impl Alike<'_> {
         [
             first.map_or_else(String::new, |first| first.id.to_string()),
             self.members.len().to_string(),
-            self.ends(ends),
-            short(middle(|one| one.rtt.handshake_s.or(one.rtt.min_s))),
+            self.ends(ends, one_client),
+            seconds_or_dash(middle(|one| one.rtt.handshake_s.or(one.rtt.min_s))),
             self.data(),
             short(middle(|one| Some(one.duration_s))),
             mostly.unwrap_or_else(|| DASH.into()),
@@ -268,20 +282,17 @@ impl Alike<'_> {
         }
     }
 
-    /// Both ends in at most `width` characters.
-    fn ends(&self, width: usize) -> String {
+    /// Both ends in at most `width` characters, or only the server where there is one client.
+    fn ends(&self, width: usize, one_client: bool) -> String {
         let Some(first) = self.members.first() else {
             return String::new();
         };
-        let port = if self.members.len() == 1 {
-            format!(":{}", first.client.port)
-        } else {
-            String::new()
-        };
-        let ends = for_terminal(&format!(
-            "{}{port} > {}:{}",
-            first.client.host, first.server.host, first.server.port
-        ));
+        let server = format!("{}:{}", first.server.host, first.server.port);
+        let ends = for_terminal(&match self.members.as_slice() {
+            _ if one_client => server,
+            [_] => format!("{}:{} > {server}", first.client.host, first.client.port),
+            _ => format!("{} > {server}", first.client.host),
+        });
         if ends.chars().count() <= width {
             return ends;
         }

@@ -374,3 +374,20 @@ impl Response {
         }
     }
 }
+
+/// The lab runs origin and client as processes of their own and talks to them in JSON.
+#[tokio::test]
+async fn configuration_and_events_travel_as_json() {
+    let config = Config::new(credentials());
+    let text = serde_json::to_string(&config).unwrap();
+    assert_eq!(serde_json::from_str::<Config>(&text).unwrap(), config);
+    let origin = TestOrigin::with(config).await;
+    library(&origin)
+        .put(&Path::from("x"), PutPayload::from_static(b"x"))
+        .await
+        .unwrap();
+    let stored = origin.stop().await;
+    let text = serde_json::to_string(&stored).unwrap();
+    let back: Vec<longhaul_store::origin::Stored> = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, stored);
+}
