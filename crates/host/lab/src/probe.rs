@@ -86,16 +86,19 @@ pub fn measure(
 struct Sockets {
     near: DatagramSocket,
     far: DatagramSocket,
+    /// IP and UDP header bytes of every packet.
+    headers: usize,
 }
 
 // === impl Sockets ===
 
 impl Sockets {
     fn open(near: End<'_>, far: End<'_>) -> Result<Self, ProbeError> {
+        let headers = 8 + if near.address.is_ipv4() { 20 } else { 40 };
         let near = (near.namespace, near.address);
         let (near, far) = DatagramSocket::pair(near, (far.namespace, far.address))
             .map_err(|source| ProbeError::Open { source })?;
-        Ok(Self { near, far })
+        Ok(Self { near, far, headers })
     }
 
     const fn sender(&self, direction: Direction) -> &DatagramSocket {
@@ -111,13 +114,19 @@ impl Sockets {
 
     fn send(&self, direction: Direction, bytes: &[u8]) -> Result<(), ProbeError> {
         let sent = self.sender(direction).send(bytes);
-        sent.map_err(|source| ProbeError::Exchange { operation: "send", source })
+        sent.map_err(|source| ProbeError::Exchange {
+            operation: "send",
+            source,
+        })
     }
 
     /// Until something arrives at either end, or `timeout`.
     fn wait(&self, timeout: Duration) -> Result<(), ProbeError> {
         wait_readable([self.near.as_fd(), self.far.as_fd()], Some(timeout))
             .map(|_| ())
-            .map_err(|source| ProbeError::Exchange { operation: "wait for", source })
+            .map_err(|source| ProbeError::Exchange {
+                operation: "wait for",
+                source,
+            })
     }
 }

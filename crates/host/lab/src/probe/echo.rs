@@ -10,11 +10,10 @@ use crate::probe::message::{self, Message};
 use crate::probe::{PathReading, ProbeError, Sockets};
 
 /// Echoes of one measurement: odd, so that the median is one of them, and enough that half may be late.
-const COUNT: u64 = 9;
+const ECHOES: u32 = 9;
+const COUNT: u64 = ECHOES as u64;
 /// Between two of them. Further apart than any queue they could build.
 const SPACING: Duration = Duration::from_millis(5);
-/// IP bytes of an echo, IPv4; IPv6's 20 more are 16 us at 10 Mbit/s.
-const IP_BYTES: Bytes = Bytes::new(20 + 8 + message::LENGTH as u64);
 /// Beyond the round trip asked for, how long to wait for what may be lost.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -24,14 +23,14 @@ pub(super) fn measure(
     sockets: &Sockets,
     reading: &mut PathReading,
 ) -> Result<(), ProbeError> {
-    let serialisation = serialisation(path);
-    let deadline = SPACING * 9 + path.rtt() * 3 / 2 + serialisation + PATIENCE;
+    let serialisation = serialisation(path, sockets.headers + message::LENGTH);
+    let deadline = SPACING * ECHOES + path.rtt() * 3 / 2 + serialisation + PATIENCE;
     let started = Instant::now();
     let mut sent_at = Vec::new();
+    // Numbers of the pings that arrived, each of which was answered, in that order.
     let mut answered = Vec::new();
-    let mut arrived_forward = vec![];
-    let mut samples = vec![];
-    while samples.len() < usize::try_from(COUNT).unwrap_or(0) && started.elapsed() < deadline {
+    let mut samples = Vec::new();
+    loop {
         let number = reading.forward.sent;
         let due = SPACING * u32::try_from(number).unwrap_or(u32::MAX);
         if number < COUNT && started.elapsed() >= due {
@@ -41,7 +40,6 @@ pub(super) fn measure(
         }
         while let Some((message, at)) = message::receive(sockets, Direction::Forward)? {
             if let Message::Ping { number } = message {
-                arrived_forward.push(number);
                 let turnaround = datagram::now().saturating_sub(at);
                 let pong = Message::Pong { number, turnaround };
                 sockets.send(Direction::Backward, &pong.encode())?;
@@ -57,10 +55,18 @@ pub(super) fn measure(
                 samples.push((number, span.saturating_sub(serialisation)));
             }
         }
-        let next_send = if reading.forward.sent < COUNT { SPACING } else { PATIENCE };
-        sockets.wait(next_send.min(deadline.saturating_sub(started.elapsed())))?;
+        let left = deadline.saturating_sub(started.elapsed());
+        if u64::try_from(samples.len()) == Ok(COUNT) || left.is_zero() {
+            break;
+        }
+        let next_send = if reading.forward.sent < COUNT {
+            SPACING
+        } else {
+            left
+        };
+        sockets.wait(next_send.min(left))?;
     }
-    let lost = |number: &u64| !arrived_forward.contains(number);
+    let lost = |number: &u64| !answered.contains(number);
     reading.forward.lost = (0..reading.forward.sent).filter(lost).collect();
     // The n-th answer is the n-th packet backward, whichever ping it answers.
     let unheard = |number: &u64| !samples.iter().any(|(heard, _)| heard == number);
@@ -74,9 +80,10 @@ pub(super) fn measure(
 }
 
 /// The RTT asked for is that of an infinitely small packet; an echo takes this much more.
-fn serialisation(path: &PathSpec) -> Duration {
+fn serialisation(path: &PathSpec, ip_bytes: usize) -> Duration {
+    let ip_bytes = Bytes::new(u64::try_from(ip_bytes).unwrap_or(u64::MAX));
     Direction::BOTH
         .into_iter()
-        .filter_map(|direction| IP_BYTES.checked_div(path.direction(direction).rate?))
+        .filter_map(|direction| ip_bytes.checked_div(path.direction(direction).rate?))
         .sum()
 }

@@ -61,8 +61,13 @@ pub(super) fn receive(
         let received = sockets
             .receiver(direction)
             .receive(&mut bytes)
-            .map_err(|source| ProbeError::Exchange { operation: "receive", source })?;
-        let Some(datagram) = received else { return Ok(None) };
+            .map_err(|source| ProbeError::Exchange {
+                operation: "receive",
+                source,
+            })?;
+        let Some(datagram) = received else {
+            return Ok(None);
+        };
         if let Some(message) = bytes.get(..datagram.length).and_then(Message::decode) {
             return Ok(Some((message, datagram.at)));
         }
@@ -78,7 +83,10 @@ mod tests {
         let turnaround = Duration::from_nanos(u64::MAX);
         for message in [
             Message::Ping { number: 0 },
-            Message::Pong { number: u64::MAX, turnaround },
+            Message::Pong {
+                number: u64::MAX,
+                turnaround,
+            },
             Message::Carriage { number: 77 },
         ] {
             assert_eq!(Message::decode(&message.encode()), Some(message));

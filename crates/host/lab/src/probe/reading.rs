@@ -49,7 +49,7 @@ pub enum Unmeasured {
     NotTried,
     /// The path is asked to have no bottleneck.
     NoRateAsked,
-    /// Above 1 Gbit/s a probe of single packets would measure itself.
+    /// Above 200 Mbit/s a probe of single packets would measure itself.
     TooFast,
     /// Too little of the train arrived.
     TooFewArrived,
@@ -110,7 +110,12 @@ impl PathReading {
         for direction in Direction::BOTH {
             let reading = self.direction(direction);
             let found = [reading.rate_problem(), reading.loss_problem()];
-            problems.extend(found.into_iter().flatten().map(|what| format!("{direction}: {what}")));
+            problems.extend(
+                found
+                    .into_iter()
+                    .flatten()
+                    .map(|what| format!("{direction}: {what}")),
+            );
         }
         problems
     }
@@ -124,11 +129,17 @@ impl PathReading {
     fn rtt_problem(&self) -> Option<String> {
         let asked = format_span(self.rtt_asked);
         let Some(rtt) = self.rtt() else {
-            return Some(format!("no echo came back, with an RTT of {asked} asked for"));
+            return Some(format!(
+                "no echo came back, with an RTT of {asked} asked for"
+            ));
         };
         let allowed = self.rtt_asked.mul_f64(RTT_TOLERANCE).max(RTT_GRAIN);
         (rtt.abs_diff(self.rtt_asked) > allowed).then(|| {
-            format!("the RTT is {}, not {asked} within {}", format_span(rtt), format_span(allowed))
+            format!(
+                "the RTT is {}, not {asked} within {}",
+                format_span(rtt),
+                format_span(allowed)
+            )
         })
     }
 }
@@ -141,9 +152,8 @@ impl DirectionReading {
         match self.rate {
             Ok(rate) => {
                 let off = relative_difference(rate, asked);
-                (off.abs() > RATE_TOLERANCE).then(|| {
-                    format!("the rate is {rate}, {:+.1} % off {asked}", off * 100.0)
-                })
+                (off.abs() > RATE_TOLERANCE)
+                    .then(|| format!("the rate is {rate}, {:+.1} % off {asked}", off * 100.0))
             }
             Err(Unmeasured::TooFewArrived) => {
                 Some("too few packets arrived to measure the rate".to_owned())
@@ -154,7 +164,11 @@ impl DirectionReading {
 
     fn loss_problem(&self) -> Option<String> {
         (!self.lossy && !self.lost.is_empty()).then(|| {
-            format!("{} of {} packets did not arrive", self.lost.len(), self.sent)
+            format!(
+                "{} of {} packets did not arrive",
+                self.lost.len(),
+                self.sent
+            )
         })
     }
 }
@@ -172,7 +186,7 @@ impl fmt::Display for Unmeasured {
         f.write_str(match self {
             Self::NotTried => "only the round-trip time was asked for",
             Self::NoRateAsked => "the path is asked to have no bottleneck",
-            Self::TooFast => "above 1 Gbit/s a probe of single packets would measure itself",
+            Self::TooFast => "above 200 Mbit/s a probe of single packets would measure itself",
             Self::TooFewArrived => "too few packets of the train arrived",
         })
     }

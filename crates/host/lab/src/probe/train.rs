@@ -10,15 +10,15 @@ use crate::probe::reading::{DirectionReading, Unmeasured};
 use crate::probe::{PathReading, ProbeError, Sockets};
 
 /// IP bytes of each packet: a full Ethernet MTU.
-const IP_BYTES: u64 = 1500;
-/// Its UDP payload, IPv4. Over IPv6 the packet would be fragmented: see [`payload_length`].
-const IPV4_HEADERS: u64 = 28;
+const IP_BYTES: u64 = PACKET as u64;
+const PACKET: usize = 1500;
 /// How long a train is: long enough that 50 us of jitter are 0.05 %, short enough to disturb nobody.
 const SPAN: Duration = Duration::from_millis(100);
 /// Fewest packets that make a slope.
 const FEWEST: u64 = 20;
-/// One thread sends and receives every packet on its own; beyond this it would measure itself.
-const FASTEST: Rate = Rate::mbit_per_s(1000);
+/// One thread sends and receives every packet on its own; beyond this it would measure itself. (Seen: at
+/// 500 Mbit/s in both directions two cores shared with the emulator do not keep up.)
+const FASTEST: Rate = Rate::mbit_per_s(200);
 /// How often packets are sent.
 const TICK: Duration = Duration::from_millis(1);
 /// Beyond what the path should take, how long to wait for what may be lost.
@@ -91,7 +91,9 @@ impl Train {
         // that a bottleneck which is missing or too fast does not look right.
         let per_mille = (1000 * queue / 4 / count).clamp(20, 100);
         let pace = Rate::bit_per_s(rate.bits_per_s() / 1000 * (1000 + per_mille));
-        let serialisation = Bytes::new(count * IP_BYTES).checked_div(rate).unwrap_or_default();
+        let serialisation = Bytes::new(count * IP_BYTES)
+            .checked_div(rate)
+            .unwrap_or_default();
         Ok(Self {
             direction,
             count,
@@ -107,10 +109,10 @@ impl Train {
         let paced = self.pace.checked_mul(elapsed).unwrap_or_default().get() / IP_BYTES;
         let due = self.count.min(self.burst + paced);
         while self.sent < due {
-            let mut packet = [0; payload_length()];
+            let mut packet = [0; PACKET];
             let message = Message::Carriage { number: self.sent };
             packet[..message::LENGTH].copy_from_slice(&message.encode());
-            sockets.send(self.direction, &packet)?;
+            sockets.send(self.direction, &packet[..PACKET - sockets.headers])?;
             self.sent += 1;
         }
         Ok(())
@@ -127,24 +129,24 @@ impl Train {
 
     /// The path keeps order, so after the last packet nothing of the train is left on it.
     fn is_complete(&self) -> bool {
-        self.arrived.last().is_some_and(|&(number, _)| number + 1 == self.count)
+        self.arrived
+            .last()
+            .is_some_and(|&(number, _)| number + 1 == self.count)
     }
 
     fn conclude(&self, reading: &mut DirectionReading) {
         let mut numbers: Vec<u64> = self.arrived.iter().map(|&(number, _)| number).collect();
         numbers.sort_unstable();
         let missing = (0..self.sent).filter(|number| numbers.binary_search(number).is_err());
-        reading.lost.extend(missing.map(|number| reading.sent + number));
+        reading
+            .lost
+            .extend(missing.map(|number| reading.sent + number));
         reading.sent += self.sent;
         reading.rate = match seconds_per_packet(&self.arrived) {
             Some(seconds) => Ok(rate_of(seconds)),
             None => Err(Unmeasured::TooFewArrived),
         };
     }
-}
-
-const fn payload_length() -> usize {
-    (IP_BYTES - IPV4_HEADERS) as usize
 }
 
 /// The slope of arrival time over number, by least squares: a single late packet, be it the first or the
@@ -158,10 +160,17 @@ fn seconds_per_packet(arrived: &[(u64, Duration)]) -> Option<f64> {
             (f64::from(number), at.saturating_sub(first_at).as_secs_f64())
         })
         .collect();
-    let n = f64::from(u32::try_from(points.len()).ok().filter(|&n| u64::from(n) >= FEWEST / 2)?);
+    let n = f64::from(
+        u32::try_from(points.len())
+            .ok()
+            .filter(|&n| u64::from(n) >= FEWEST / 2)?,
+    );
     let mean = |values: fn(&(f64, f64)) -> f64| points.iter().map(values).sum::<f64>() / n;
     let (x_mean, y_mean) = (mean(|point| point.0), mean(|point| point.1));
-    let covariance: f64 = points.iter().map(|(x, y)| (x - x_mean) * (y - y_mean)).sum();
+    let covariance: f64 = points
+        .iter()
+        .map(|(x, y)| (x - x_mean) * (y - y_mean))
+        .sum();
     let variance: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
     let slope = covariance / variance;
     (slope.is_finite() && slope > 0.0).then_some(slope)

@@ -1,0 +1,453 @@
+//! The emulated path as its endpoints see it, on real kernels. Needs root; without it, these tests fail.
+//!
+//! Everything runs inside one isolated process, and the emulator is a process of its own, as in the lab:
+//! this binary, started again.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use link::{Direction, Fate, LossSpec, PathSpec};
+use longhaul_lab::emulator::{self, Counters, Event};
+use longhaul_lab::probe::{self, Depth, End, PathReading};
+use sha2::{Digest, Sha256};
+use sys::isolation;
+use sys::namespace::NetworkNamespace;
+use sys::tun::Tun;
+use units::{Bytes, LossRate, Rate};
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 1);
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 2);
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a test's only way to say why it cannot run"
+)]
+fn main() -> ExitCode {
+    if env::args().nth(1).as_deref() == Some("emulator") {
+        return match emulator::worker() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if let Err(error) = isolation::isolate() {
+        eprintln!("{error}; {}", error.hint());
+        return ExitCode::from(3);
+    }
+    let mut arguments = Arguments::from_args();
+    // Each test needs both processors to itself.
+    arguments.test_threads = Some(1);
+    let tests = vec![
+        trial("the_rtt_is_within_2_per_cent_at_200_ms", || rtt(200_400)),
+        trial("the_rtt_is_within_2_per_cent_at_20_ms", || rtt(20_000)),
+        trial("the_rate_is_within_1_per_cent_both_ways", rate),
+        trial("a_path_that_is_not_as_asked_is_found_out", wrong_path),
+        trial("lost_packets_are_the_seed_s_list", losses),
+        trial("tcp_goodput_is_within_1_per_cent_of_the_rate", goodput),
+        trial("data_survives_offload_splitting_and_loss", || {
+            transfer(Family::V4)
+        }),
+        trial("data_survives_over_ipv6", || transfer(Family::V6)),
+        trial("an_idle_emulator_sleeps", idle),
+        trial("without_a_rate_tcp_is_fast", unlimited),
+    ];
+    libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+fn trial(name: &str, test: impl FnOnce() -> Outcome + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        test().map_err(|error| Failed::from(error.to_string()))
+    })
+}
+
+fn ensure(holds: bool, otherwise: impl Into<String>) -> Outcome {
+    if holds {
+        Ok(())
+    } else {
+        Err(otherwise.into().into())
+    }
+}
+
+// === tests ===
+
+fn rtt(micros: u64) -> Outcome {
+    let rtt = Duration::from_micros(micros);
+    let bench = Bench::new(&symmetric(rtt, 100, LossSpec::None))?;
+    let reading = bench.measure(Depth::RoundTrip)?;
+    say(&format!(
+        "{:?} for {rtt:?}, took {:?}",
+        reading.rtt(),
+        reading.took
+    ));
+    ensure(reading.rtt_samples.len() == 9, format!("{reading:?}"))?;
+    ensure(reading.is_valid(), format!("{:?}", reading.problems()))?;
+    bench.stop().map(|_| ())
+}
+
+fn rate() -> Outcome {
+    for mbit in [1, 10, 100, 200] {
+        let bench = Bench::new(&symmetric(Duration::from_millis(200), mbit, LossSpec::None))?;
+        let reading = bench.measure(Depth::Thorough)?;
+        say(&format!(
+            "{mbit} Mbit/s: {:?} and {:?}, took {:?}",
+            reading.forward.rate, reading.backward.rate, reading.took
+        ));
+        ensure(reading.is_valid(), format!("{:?}", reading.problems()))?;
+        ensure(
+            reading.took < Duration::from_secs(2),
+            format!("{:?}", reading.took),
+        )?;
+        let counters = bench.stop()?;
+        // What the probe left behind would disturb whoever comes next.
+        let left = counters.forward.in_flight.packets + counters.backward.in_flight.packets;
+        ensure(left == 0, format!("{counters:?}"))?;
+    }
+    Ok(())
+}
+
+fn wrong_path() -> Outcome {
+    let asked = symmetric(Duration::from_millis(20), 50, LossSpec::None);
+    let wrong = [
+        (
+            "the RTT is",
+            symmetric(Duration::from_millis(21), 50, LossSpec::None),
+        ),
+        (
+            "the rate is",
+            symmetric(Duration::from_millis(20), 51, LossSpec::None),
+        ),
+        (
+            "the rate is",
+            symmetric(Duration::from_millis(20), 49, LossSpec::None),
+        ),
+        (
+            "did not arrive",
+            symmetric(
+                Duration::from_millis(20),
+                50,
+                LossSpec::Listed(vec![30, 31]),
+            ),
+        ),
+    ];
+    for (complaint, built) in wrong {
+        let bench = Bench::new(&built)?;
+        let problems = bench
+            .measure_against(&asked, Depth::Thorough)?
+            .problems()
+            .join("; ");
+        ensure(
+            problems.contains(complaint),
+            format!("{complaint:?} not in {problems:?}"),
+        )?;
+        bench.stop()?;
+    }
+    Ok(())
+}
+
+fn losses() -> Outcome {
+    let loss = LossSpec::Bernoulli(LossRate::per_billion(20_000_000).ok_or("2 %")?);
+    let path = symmetric(Duration::from_millis(40), 100, loss);
+    let bench = Bench::new(&path)?;
+    let reading = bench.measure(Depth::Thorough)?;
+    for direction in Direction::BOTH {
+        let seen = reading.direction(direction);
+        let predicted: Vec<u64> = (0..seen.sent)
+            .filter(|&n| path.forward.loss.fate(path.seed, direction, n) == Fate::Lost)
+            .collect();
+        ensure(
+            seen.lost == predicted && predicted.len() > 5,
+            format!(
+                "{direction}: endpoints miss {:?}, the seed says {predicted:?}",
+                seen.lost
+            ),
+        )?;
+    }
+    bench.stop().map(|_| ())
+}
+
+fn goodput() -> Outcome {
+    let bench = Bench::new(&symmetric(Duration::from_millis(20), 100, LossSpec::None))?;
+    let run = bench.transfer(Family::V4, 24_000_000)?;
+    let counters = bench.stop()?;
+    // From when the path is full: the last two thirds, 1448 bytes of each 1500.
+    let theory = 100e6 * 1448.0 / 1500.0;
+    let error = run.steady_bps / theory - 1.0;
+    say(&format!(
+        "{:.3} Mbit/s, {:+.2} % off, {counters:?}",
+        run.steady_bps / 1e6,
+        error * 100.0
+    ));
+    ensure(run.intact, "the data was damaged")?;
+    ensure(error.abs() < 0.01, format!("{:+.2} % off", error * 100.0))
+}
+
+fn transfer(family: Family) -> Outcome {
+    // Losses part superpackets in the middle; 400 Mbit/s lets three segments leave together.
+    let loss = LossSpec::Bernoulli(LossRate::per_billion(2_000_000).ok_or("0.2 %")?);
+    let bench = Bench::new(&symmetric(Duration::from_millis(4), 400, loss))?;
+    let run = bench.transfer(family, 20_000_000)?;
+    let counters = bench.stop()?;
+    say(&format!("{counters:?}"));
+    ensure(run.intact, "the data was damaged")?;
+    ensure(
+        counters.forward.lost.packets > 5,
+        "nothing was lost, so nothing was shown",
+    )?;
+    ensure(
+        counters.unreadable + counters.undeliverable == 0,
+        format!("{counters:?}"),
+    )
+}
+
+fn idle() -> Outcome {
+    let bench = Bench::new(&symmetric(Duration::from_millis(20), 100, LossSpec::None))?;
+    bench.measure(Depth::RoundTrip)?;
+    let before = bench.processor_time()?;
+    thread::sleep(Duration::from_millis(500));
+    let spent = bench.processor_time()? - before;
+    // Ticks of 10 ms; a busy loop would take fifty.
+    ensure(
+        spent <= 1,
+        format!("{spent} ticks in 500 ms without a packet"),
+    )?;
+    bench.stop().map(|_| ())
+}
+
+fn unlimited() -> Outcome {
+    for delay_ms in [0, 35] {
+        let rtt = Duration::from_millis(2 * delay_ms);
+        let path = PathSpec::symmetric(rtt, None, Bytes::ZERO, LossSpec::None, 1);
+        let bench = Bench::new(&path)?;
+        let run = bench.transfer(Family::V4, 1_500_000_000)?;
+        let counters = bench.stop()?;
+        say(&format!(
+            "{delay_ms} ms one way: {:.2} Gbit/s, lateness {:?}",
+            run.steady_bps / 1e9,
+            counters.lateness
+        ));
+        ensure(run.intact, "the data was damaged")?;
+        ensure(
+            counters.forward.dropped.packets == 0,
+            format!("{counters:?}"),
+        )?;
+    }
+    Ok(())
+}
+
+// === the bench ===
+
+/// A queue of 1 MB, so that TCP fills the path without a loss.
+fn symmetric(rtt: Duration, mbit: u64, loss: LossSpec) -> PathSpec {
+    PathSpec::symmetric(
+        rtt,
+        Some(Rate::mbit_per_s(mbit)),
+        Bytes::new(1_000_000),
+        loss,
+        42,
+    )
+}
+
+struct Bench {
+    path: PathSpec,
+    near: NetworkNamespace,
+    far: NetworkNamespace,
+    emulator: Child,
+    reports: BufReader<ChildStdout>,
+}
+
+impl Bench {
+    fn new(path: &PathSpec) -> Outcome<Self> {
+        let (near, far) = (
+            NetworkNamespace::create("near")?,
+            NetworkNamespace::create("far")?,
+        );
+        let near_tun = Tun::create_in(&near, "wan0")?;
+        let far_tun = Tun::create_in(&far, "wan0")?;
+        for (namespace, local, remote) in [(&near, 1, 2), (&far, 2, 1)] {
+            // Large buffers and cubic, for TCP to be limited by the path alone.
+            namespace.set_sysctl("net.ipv4.tcp_rmem", "4096 131072 67108864")?;
+            namespace.set_sysctl("net.ipv4.tcp_wmem", "4096 131072 67108864")?;
+            namespace.ip(&format!(
+                "link set wan0 up\n\
+                 addr add 10.200.0.{local} peer 10.200.0.{remote} dev wan0\n\
+                 addr add fd00::{local} peer fd00::{remote} dev wan0 nodad\n\
+                 route change 10.200.0.{remote} dev wan0 congctl cubic"
+            ))?;
+        }
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg("emulator")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let setup = emulator::hand_over(&mut command, path.clone(), near_tun, far_tun);
+        let mut emulator = command.spawn()?;
+        let input = emulator.stdin.as_mut().ok_or("no input")?;
+        writeln!(input, "{}", serde_json::to_string(&setup)?)?;
+        let mut reports = BufReader::new(emulator.stdout.take().ok_or("no output")?);
+        let Event::Ready { realtime } = next_event(&mut reports)? else {
+            return Err("the emulator did not start with its readiness".into());
+        };
+        ensure(realtime.granted, realtime.scheduling)?;
+        Ok(Self {
+            path: path.clone(),
+            near,
+            far,
+            emulator,
+            reports,
+        })
+    }
+
+    fn measure(&self, depth: Depth) -> Outcome<PathReading> {
+        self.measure_against(&self.path, depth)
+    }
+
+    fn measure_against(&self, asked: &PathSpec, depth: Depth) -> Outcome<PathReading> {
+        let near = End {
+            namespace: &self.near,
+            address: IpAddr::V4(NEAR),
+        };
+        let far = End {
+            namespace: &self.far,
+            address: IpAddr::V4(FAR),
+        };
+        Ok(probe::measure(asked, near, far, depth)?)
+    }
+
+    /// Sends pseudo-random bytes forward over one TCP connection.
+    fn transfer(&self, family: Family, bytes: usize) -> Outcome<Run> {
+        let listener = self.far.enter(|| TcpListener::bind((family.far(), 0)))??;
+        let address = listener.local_addr()?;
+        let mut sender = self.near.enter(|| TcpStream::connect(address))??;
+        let (mut receiver, _) = listener.accept()?;
+        let block = noise();
+        let expected = digest_of(&block, bytes);
+        let feeder = thread::spawn(move || {
+            let mut left = bytes;
+            while left > 0 {
+                let part = left.min(block.len());
+                sender.write_all(&block[..part])?;
+                left -= part;
+            }
+            io::Result::Ok(())
+        });
+        let mut digest = Sha256::new();
+        let mut buffer = vec![0; 1 << 20];
+        let (mut received, mut steady) = (0, None);
+        // Hashing gigabytes would measure the hash; there the first 100 MB stand for all.
+        loop {
+            let length = receiver.read(&mut buffer)?;
+            if length == 0 {
+                break;
+            }
+            if received < HASHED {
+                digest.update(&buffer[..length.min(HASHED - received)]);
+            }
+            received += length;
+            if received > bytes / 3 && steady.is_none() {
+                steady = Some((Instant::now(), received));
+            }
+        }
+        let (since, already) = steady.ok_or("nothing arrived")?;
+        let seconds = since.elapsed().as_secs_f64();
+        feeder.join().map_err(|_| "the sender panicked")??;
+        let steady_bytes = u32::try_from(received - already)?;
+        Ok(Run {
+            intact: received == bytes && digest.finalize().as_slice() == expected,
+            steady_bps: f64::from(steady_bytes) * 8.0 / seconds,
+        })
+    }
+
+    /// User and system time of the emulator, in ticks of 10 ms (`proc_pid_stat(5)`).
+    fn processor_time(&self) -> Outcome<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.emulator.id()))?;
+        let fields: Vec<&str> = text
+            .rsplit(')')
+            .next()
+            .ok_or("stat")?
+            .split_whitespace()
+            .collect();
+        Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
+    }
+
+    fn stop(mut self) -> Outcome<Counters> {
+        let mut input = self.emulator.stdin.take().ok_or("no input")?;
+        writeln!(input, "counters")?;
+        let Event::Counters(_) = next_event(&mut self.reports)? else {
+            return Err("a command was not answered by counters".into());
+        };
+        drop(input);
+        let Event::Stopped(counters) = next_event(&mut self.reports)? else {
+            return Err("the emulator did not say that it stopped".into());
+        };
+        ensure(self.emulator.wait()?.success(), "the emulator failed")?;
+        Ok(counters)
+    }
+}
+
+struct Run {
+    intact: bool,
+    /// Payload rate at the receiver over the last two thirds of the transfer.
+    steady_bps: f64,
+}
+
+#[derive(Clone, Copy)]
+enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    fn far(self) -> IpAddr {
+        match self {
+            Self::V4 => FAR.into(),
+            Self::V6 => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 2]),
+        }
+    }
+}
+
+const HASHED: usize = 100_000_000;
+
+/// A megabyte and a bit of xorshift noise: its period is no multiple of any segment size.
+fn noise() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    words.take(131_101).flatten().collect()
+}
+
+fn digest_of(block: &[u8], bytes: usize) -> Vec<u8> {
+    let mut digest = Sha256::new();
+    let mut left = bytes.min(HASHED);
+    while left > 0 {
+        let part = left.min(block.len());
+        digest.update(&block[..part]);
+        left -= part;
+    }
+    digest.finalize().to_vec()
+}
+
+fn next_event(reports: &mut impl BufRead) -> Outcome<Event> {
+    let mut line = String::new();
+    reports.read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "measured figures, for whoever wants to see them"
+)]
+fn say(line: &str) {
+    eprintln!("    {line}");
+}
