@@ -1,4 +1,16 @@
-//! Experiments on real kernels: namespaces, the link emulator, workloads and their statistics.
+//! Experiments on real kernels: any WAN on one machine, and results that can be believed.
+//!
+//! [`experiment::run`] plays a scenario on a [`bench`]: hosts in namespaces, the [`emulator`] between
+//! them, relays, clients and captures as processes of the real binary. [`probe`] measures the path where
+//! it counts, at its ends; [`schedule`] mixes the arms; [`statistics`] and [`results`] make cells of what
+//! was measured.
 
+pub mod bench;
 pub mod emulator;
+pub mod experiment;
 pub mod probe;
+pub mod results;
+pub mod schedule;
+pub mod statistics;
+mod tap;
+mod worker;

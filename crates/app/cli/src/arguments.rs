@@ -1,0 +1,333 @@
+//! The command line. Parsing does no work; every flag says its unit and its default.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use units::{Bytes, Rate};
+
+/// Makes TCP fast over distance: tells why a transfer is slow, predicts what each remedy would bring,
+/// makes it fast without touching either endpoint, and proves it on the same path.
+#[derive(Debug, Parser)]
+#[command(name = "longhaul", disable_version_flag = true, after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// Print version, commit and features.
+    #[arg(long, short = 'V')]
+    pub(crate) version: bool,
+
+    /// With --version: print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const AFTER_HELP: &str = "\
+The loop:
+  longhaul explain slow.pcapng              where each second went, and the remedy
+  longhaul relay http :9000 store.example:80 --server-profile s3
+                                            the remedy, beside the client
+  longhaul lab run scenarios/field/c-uploads.toml
+                                            both, measured on the same path
+
+stdout is data, stderr is talk. Exit codes: 0 ok, 1 an assertion or --fail-on hit,
+2 usage or configuration, 3 environment (privilege, kernel), 4 a bug of ours.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Explain(Explain),
+    Relay(Relay),
+    Lab(Lab),
+    Profile(Profile),
+    Doctor(Doctor),
+    Schema(Schema),
+}
+
+/// Tell from a capture where each second of a transfer went, and what would help.
+///
+/// Reads pcap and pcapng (gzip and zstd too) and the text that tcpdump prints. Nothing is resolved or
+/// sent: the answer depends on the capture alone.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Capture at the sender, headers are enough, and include the start of the connection:
+  tcpdump -i eth0 -s 256 -w slow.pcap host store.example
+
+Examples:
+  longhaul explain slow.pcap
+  longhaul explain slow.pcap.gz --json | jq '.findings[0]'
+  tcpdump -r slow.pcap | longhaul explain -
+  longhaul explain slow.pcap --html slow.html
+  longhaul explain slow.pcap --fail-on critical && deploy")]
+pub(crate) struct Explain {
+    /// Captures, read as one timeline in the order given; `-` is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Print one JSON document (`longhaul schema explain` describes it).
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Put the points of plots into the JSON document.
+    #[arg(long, requires = "json")]
+    pub(crate) series: bool,
+
+    /// Also write a self-contained HTML report here.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Exit with 1 where a finding is at least this severe.
+    #[arg(long, value_name = "SEVERITY")]
+    pub(crate) fail_on: Option<Severity>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Severity {
+    Info,
+    Warning,
+    Critical,
+}
+
+/// Accelerate transfers: a proxy beside the client with hot connections to the far end.
+#[derive(Debug, Args)]
+pub(crate) struct Relay {
+    #[command(subcommand)]
+    pub(crate) command: RelayCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RelayCommand {
+    Http(RelayHttp),
+    Run(RelayRun),
+    Check(RelayCheck),
+}
+
+/// Relay plain HTTP/1.1 to one server over a pool of connections that are already fast.
+///
+/// Clients keep using the server's name: let it resolve to this host on their side (hosts file or
+/// DNS). Requests pass unchanged, so signatures (SigV4) stay valid. Connections to the server are made
+/// ahead of use and primed: harmless requests grow cwnd and the server's receive window, so that an
+/// upload leaves in one flight instead of in slow start.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul relay http 0.0.0.0:80 store.example:80 --server-profile s3 --path-rate '100 Mbit/s'
+  longhaul relay http 127.0.0.1:9000 10.0.0.5:80 --prime off --json
+  longhaul relay http 0.0.0.0:80 store.example:80 --print-config > relay.toml
+
+A host that relays should keep cwnd over idle time:
+  sysctl -w net.ipv4.tcp_slow_start_after_idle=0")]
+pub(crate) struct RelayHttp {
+    /// Where clients connect, such as `0.0.0.0:80` or `[::]:80`.
+    #[arg(value_name = "LISTEN", value_parser = listen_address)]
+    pub(crate) listen: SocketAddr,
+
+    /// The server, as `HOST:PORT`.
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+
+    /// Profile of the client side (see `longhaul profile list`).
+    #[arg(long, default_value = "lan", value_name = "NAME")]
+    pub(crate) client_profile: String,
+
+    /// Profile of the server side.
+    #[arg(long, default_value = "s3", value_name = "NAME")]
+    pub(crate) server_profile: String,
+
+    /// Connections to the server that are kept ready.
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    pub(crate) pool_min_idle: u32,
+
+    /// Whether connections are primed ahead of use.
+    #[arg(long, default_value = "on", value_name = "on|off")]
+    pub(crate) prime: Switch,
+
+    /// What a hot connection holds in one flight, such as "2 MiB"; default: what the path needs.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) hot_window: Option<Bytes>,
+
+    /// The path's rate, such as "100 Mbit/s": the server side is paced at it.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) path_rate: Option<Rate>,
+
+    /// Clients that may connect, as CIDR; repeat for several. Default: loopback and private networks.
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) allow: Vec<String>,
+
+    /// Print what happens as JSON lines on stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the same relay as a configuration file, and do nothing.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+/// Run relays from a configuration file.
+#[derive(Debug, Args)]
+pub(crate) struct RelayRun {
+    /// The file, in TOML; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+
+    /// Print what happens as JSON lines on stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Read a configuration, try its settings on this host, and say what would be in effect.
+#[derive(Debug, Args)]
+pub(crate) struct RelayCheck {
+    /// The file, in TOML; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `:9000` means every address; a bare port is refused, since it names no side.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let full = if text.starts_with(':') {
+        format!("0.0.0.0{text}")
+    } else {
+        text.to_owned()
+    };
+    full.parse()
+        .map_err(|_| format!("`{text}` is not ADDRESS:PORT, such as `0.0.0.0:80` or `[::]:80`"))
+}
+
+/// Run experiments on a WAN inside this machine: real kernels, an emulated path, the real binary.
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    Run(LabRun),
+    Check(LabCheck),
+    #[command(hide = true)]
+    Worker(LabWorker),
+}
+
+/// Run a scenario: every arm repeated on the same path, captured, explained, with statistics.
+///
+/// Namespaces, devices and processes live and die with this command, whatever ends it. Needs root, or
+/// a system that lets users make user namespaces.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul lab run scenarios/field/c-uploads.toml
+  longhaul lab run scenarios/field/c-uploads.toml --runs 5 --json
+  longhaul lab run scenarios/field/c-uploads.toml --client 'aws s3 cp {file} s3://{bucket}/{key}'
+
+An external client runs in the client's namespace once per transfer, with {file}, {bucket}, {key},
+{url} and {size} replaced, and AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL and
+AWS_REGION set. Its transfers are timed on the wire: from the SYN to the last byte of the response.")]
+pub(crate) struct LabRun {
+    /// The scenario, in TOML.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+
+    /// Transfers per arm and workload; default: the scenario's.
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<u32>,
+
+    /// Seed of everything random; default: the scenario's.
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// Where results go: report.html, result.json, explain-*.json, captures.
+    #[arg(long, value_name = "DIR", default_value = "out/lab")]
+    pub(crate) out: PathBuf,
+
+    /// Upload with this command instead of the built-in S3 client.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) client: Option<String>,
+
+    /// Print one JSON document (`longhaul schema lab` describes it).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Read a scenario and report everything that is wrong with it.
+#[derive(Debug, Args)]
+pub(crate) struct LabCheck {
+    /// The scenario, in TOML.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+}
+
+/// A process of a running scenario; started by `lab run`, configured on standard input.
+#[derive(Debug, Args)]
+pub(crate) struct LabWorker {
+    /// Which one.
+    pub(crate) role: WorkerRole,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WorkerRole {
+    /// The link emulator between two TUN devices.
+    Link,
+    /// The embedded S3 origin.
+    Origin,
+    /// The built-in S3 client.
+    Client,
+    /// Isolates itself and says how; `doctor` asks it.
+    Probe,
+}
+
+/// Named TCP profiles: how a socket of a relay should behave, and why.
+#[derive(Debug, Args)]
+pub(crate) struct Profile {
+    #[command(subcommand)]
+    pub(crate) command: ProfileCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileCommand {
+    /// List the built-in profiles and the paths they suit.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show every setting of a profile.
+    Show {
+        /// The profile's name.
+        name: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Tell which verbs this host can run, and why not.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print the JSON schema of a verb's --json document.
+#[derive(Debug, Args)]
+pub(crate) struct Schema {
+    /// Which document.
+    pub(crate) document: SchemaDocument,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SchemaDocument {
+    Explain,
+    Lab,
+}

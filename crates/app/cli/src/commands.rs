@@ -1,0 +1,9 @@
+//! One module per verb: what it reads, whom it asks, what it prints.
+
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod lab;
+pub(crate) mod profile;
+pub(crate) mod relay;
+pub(crate) mod schema;
+pub(crate) mod version;

@@ -1,0 +1,252 @@
+//! `longhaul lab`: scenarios from files to results, with progress on the way.
+
+mod progress;
+mod worker;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use lab::experiment::{self, Options, Outcome};
+use record::Manifest;
+use report::Explained;
+use scenario::Scenario;
+
+use crate::arguments::{Lab, LabCheck, LabCommand, LabRun};
+use crate::commands::version;
+use crate::failure::{Blame as _, Failure, Kind};
+use crate::output;
+
+pub(crate) fn run(arguments: Lab) -> Result<ExitCode, Failure> {
+    match arguments.command {
+        LabCommand::Run(run) => run_scenario(&run),
+        LabCommand::Check(check) => check_scenario(&check),
+        LabCommand::Worker(worker) => worker::run(worker.role),
+    }
+}
+
+fn check_scenario(arguments: &LabCheck) -> Result<ExitCode, Failure> {
+    let scenario = read(&arguments.scenario)?;
+    output::say(&format!(
+        "`{}` is sound: {} arms, {} workloads, {} transfers each",
+        arguments.scenario.display(),
+        scenario.arms.len(),
+        scenario.workloads.len(),
+        scenario.experiment.runs
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
+    let mut scenario = read(&arguments.scenario)?;
+    if let Some(runs) = arguments.runs {
+        scenario.experiment.runs = runs;
+        scenario.experiment.block = scenario.experiment.block.min(runs.max(1));
+        refuse(&arguments.scenario, &scenario)?;
+    }
+    std::fs::create_dir_all(&arguments.out)
+        .usage(format!("cannot make `{}`", arguments.out.display()))?;
+    let out = arguments
+        .out
+        .canonicalize()
+        .usage("cannot resolve the output folder")?;
+    let binary = std::env::current_exe().environment("cannot find this program's own file")?;
+
+    // From here on this is init's child in a world of its own; nothing survives it.
+    sys::isolation::isolate().map_err(|error| {
+        let hint = error.hint();
+        Failure::new(Kind::Environment, error).hint(hint)
+    })?;
+    let stop = stop_on_signals()?;
+    let options = Options {
+        binary,
+        out: out.clone(),
+        seed: arguments.seed.unwrap_or(scenario.seed),
+        client: arguments.client.clone(),
+        stop,
+        manifest: manifest(),
+    };
+    let mut view = progress::View::new(&scenario, &options);
+    let outcome = experiment::run(&scenario, &options, &mut |event| view.show(&event));
+    view.finish();
+    let outcome =
+        outcome.environment(format!("the scenario `{}` could not be run", scenario.name))?;
+    publish(arguments, &out, &outcome)
+}
+
+fn publish(arguments: &LabRun, out: &Path, outcome: &Outcome) -> Result<ExitCode, Failure> {
+    let document = &outcome.document;
+    let explained: Vec<Explained<'_>> = outcome
+        .explanations
+        .iter()
+        .map(|(arm, document)| Explained { arm, document })
+        .collect();
+    let html = report::html::lab(document, &explained);
+    let path = out.join("report.html");
+    std::fs::write(&path, html).environment(format!("cannot write `{}`", path.display()))?;
+    if arguments.json {
+        output::json(document)?;
+    } else {
+        output::data(&report::text::lab(document, output::style()))?;
+    }
+    output::say(&format!("\nreport: {}", path.display()));
+
+    if document.interrupted {
+        return Ok(ExitCode::from(130));
+    }
+    let invalid = document.cells.iter().any(|cell| !cell.valid);
+    let broken = document.assertions.iter().any(|assertion| !assertion.holds);
+    Ok(if invalid || broken {
+        ExitCode::from(Kind::Assertion.exit_code())
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Reads a scenario and refuses it with everything that is wrong, each with its field.
+fn read(path: &Path) -> Result<Scenario, Failure> {
+    let text = std::fs::read_to_string(path).usage(format!("cannot read `{}`", path.display()))?;
+    let scenario: Scenario =
+        toml::from_str(&text).usage(format!("`{}` is not a scenario", path.display()))?;
+    refuse(path, &scenario)?;
+    Ok(scenario)
+}
+
+fn refuse(path: &Path, scenario: &Scenario) -> Result<(), Failure> {
+    let problems = scenario.problems();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let list: String = problems
+        .iter()
+        .map(|problem| format!("\n  {problem}"))
+        .collect();
+    let error = anyhow::anyhow!("{} problems in `{}`:{list}", problems.len(), path.display());
+    Err(Failure::new(Kind::Usage, error))
+}
+
+/// SIGINT and SIGTERM ask the run to end after the transfer under way; a second one ends it at once, for
+/// the signal then meets its default action.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .environment("cannot watch for signals")?;
+    let flag = Arc::clone(&stop);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (Ok(mut interrupt), Ok(mut terminate)) = (
+                signal(SignalKind::interrupt()),
+                signal(SignalKind::terminate()),
+            ) else {
+                return;
+            };
+            for asked_before in [false, true] {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if asked_before {
+                    // Init ends with this process, and the kernel ends everything with init.
+                    std::process::abort();
+                }
+                output::say("\nstopping after this block; once more stops at once");
+                flag.store(true, Ordering::Relaxed);
+            }
+        });
+    });
+    Ok(stop)
+}
+
+fn manifest() -> Manifest {
+    let command: Vec<String> = std::env::args()
+        .map(|word| {
+            if word.contains(' ') {
+                format!("'{word}'")
+            } else {
+                word
+            }
+        })
+        .collect();
+    let read = |path: &str| {
+        std::fs::read_to_string(path)
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let model = read("/proc/cpuinfo").and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        line.split_once(':')
+            .map(|(_, model)| model.trim().to_owned())
+    });
+    Manifest {
+        longhaul: version::identity(),
+        started_at: Some(rfc3339(std::time::SystemTime::now())),
+        command: Some(command.join(" ")),
+        kernel: read("/proc/sys/kernel/osrelease"),
+        machine: model.map(|model| format!("{processors} x {model}")),
+        ..Manifest::default()
+    }
+}
+
+/// `2026-11-21T21:43:00Z`. The civil date of a day count is Howard Hinnant's algorithm.
+fn rfc3339(time: std::time::SystemTime) -> String {
+    let since_epoch = time
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let (days, seconds) = (
+        since_epoch.as_secs() / 86_400,
+        since_epoch.as_secs() % 86_400,
+    );
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// What a worker reads as its first line.
+fn configuration<T: serde::de::DeserializeOwned>() -> Result<T, Failure> {
+    let mut line = String::new();
+    std::io::stdin()
+        .read_line(&mut line)
+        .bug("cannot read the worker's configuration")?;
+    serde_json::from_str(&line)
+        .with_context(|| "the configuration on standard input is not what `lab run` sends")
+        .usage("this command is a part of `longhaul lab run`")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn dates_are_civil() {
+        assert_eq!(rfc3339(UNIX_EPOCH), "1970-01-01T00:00:00Z");
+        // 2024-02-29, a leap day; `date -u -d @1709210096` agrees.
+        assert_eq!(
+            rfc3339(UNIX_EPOCH + Duration::from_secs(1_709_210_096)),
+            "2024-02-29T12:34:56Z"
+        );
+        assert_eq!(
+            rfc3339(UNIX_EPOCH + Duration::from_secs(4_102_444_799)),
+            "2099-12-31T23:59:59Z"
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! What a person sees while a scenario runs: the path, what was explained and predicted, a bar with the
+//! remaining time. All of it on stderr.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::experiment::{Options, Progress};
+use report::text::Style;
+use scenario::Scenario;
+use units::Milliseconds;
+
+use crate::output;
+
+/// The person's view of a run.
+pub(super) struct View {
+    bar: ProgressBar,
+    block: u64,
+    label: String,
+}
+
+impl View {
+    pub(super) fn new(scenario: &Scenario, options: &Options) -> Self {
+        output::say(&format!("{}: {}", scenario.name, scenario.title));
+        let path = &scenario.path;
+        output::say(&format!(
+            "path: {} round trip, {}, queue {}, loss {} each way; seed {}",
+            path.rtt, path.rate, path.queue, path.loss, options.seed
+        ));
+        if options.client.is_some() && scenario.arms.iter().any(|arm| arm.reuse) {
+            output::say(
+                "note: an external client makes its own connections; arms that reuse one are left out",
+            );
+        }
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(4));
+        Self {
+            bar,
+            block: u64::from(scenario.experiment.block),
+            label: String::new(),
+        }
+    }
+
+    pub(super) fn show(&mut self, event: &Progress<'_>) {
+        match event {
+            Progress::Started { blocks, .. } => {
+                self.bar.set_length(*blocks as u64 * self.block);
+                let style = "{bar:28} {pos}/{len} transfers, {eta} left  {msg}";
+                // The template is a constant; a test would show it broken.
+                if let Ok(style) = ProgressStyle::with_template(style) {
+                    self.bar.set_style(style);
+                }
+                self.bar.enable_steady_tick(Duration::from_millis(250));
+            }
+            Progress::Path(check) => self.say(&path(check)),
+            Progress::Primed(priming) => self.say(&format!(
+                "{}: {} connections hot after {:.1} s, {} requests and {:.2} MB of priming",
+                priming.arm,
+                priming.connections,
+                priming.seconds,
+                priming.requests,
+                megabytes(priming.bytes)
+            )),
+            Progress::Block { label, .. } => {
+                self.label = (*label).to_owned();
+                self.bar.set_message(self.label.clone());
+            }
+            Progress::Transfer(transfer) => {
+                self.bar.inc(1);
+                if let Some(failure) = &transfer.failure {
+                    self.say(&format!("failed: {}: {failure}", self.label));
+                }
+            }
+            Progress::Invalid { label, why } => {
+                self.say(&format!(
+                    "the path was off in {label}: {why}; it does not count"
+                ));
+            }
+            Progress::Explained {
+                document,
+                predictions,
+            } => {
+                self.say(&report::text::explain(document, Style::Plain));
+                for (workload, predicted) in *predictions {
+                    self.say(&format!(
+                        "prediction, before the arm was run: {workload} in {} ms ({})",
+                        Milliseconds(Duration::from_secs_f64(predicted.seconds.max(0.0))),
+                        predicted.derivation
+                    ));
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Above the bar, or as a plain line where stderr is no terminal.
+    fn say(&self, text: &str) {
+        self.bar.suspend(|| output::say(text));
+    }
+}
+
+fn path(check: &record::lab::PathCheck) -> String {
+    let measured = |value: Option<f64>, scale: f64, unit: &str| match value {
+        Some(value) => format!("{:.2} {unit}", value * scale),
+        None => "not measured".to_owned(),
+    };
+    format!(
+        "measured by endpoints: {} round trip, {}",
+        measured(check.rtt_achieved_s, 1e3, "ms"),
+        measured(check.rate_achieved_bps, 1e-6, "Mbit/s")
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of bytes for people")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

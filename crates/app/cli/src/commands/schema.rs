@@ -1,0 +1,16 @@
+//! `longhaul schema`: the published shape of every JSON document.
+
+use std::process::ExitCode;
+
+use crate::arguments::{Schema, SchemaDocument};
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(arguments: &Schema) -> Result<ExitCode, Failure> {
+    let schema = match arguments.document {
+        SchemaDocument::Explain => schemars::schema_for!(record::explain::Document),
+        SchemaDocument::Lab => schemars::schema_for!(record::lab::Document),
+    };
+    output::json(&schema)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,178 @@
+//! Manners: exit codes, errors with a next step, help that teaches.
+
+mod common;
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use common::{longhaul, root, run};
+
+#[test]
+fn no_command_shows_the_verbs_and_is_a_usage_error() {
+    let shown = run(&mut longhaul());
+    assert_eq!(shown.code, Some(2));
+    for verb in ["explain", "relay", "lab", "profile", "doctor", "schema"] {
+        assert!(shown.stdout.contains(verb), "{verb} is missing: {shown:#?}");
+    }
+}
+
+#[test]
+fn every_verb_teaches_with_examples() {
+    for words in [&["explain"][..], &["relay", "http"], &["lab", "run"]] {
+        let help = run(longhaul().args(words).arg("--help"));
+        assert_eq!(help.code, Some(0));
+        assert!(
+            help.stdout.contains("Examples:"),
+            "{words:?} has no example"
+        );
+        assert!(help.stdout.lines().count() > 15, "{words:?}");
+    }
+}
+
+#[test]
+fn the_version_names_its_commit() {
+    let version = run(longhaul().args(["--version", "--json"])).json();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    assert!(
+        version["commit"]
+            .as_str()
+            .is_some_and(|commit| !commit.is_empty())
+    );
+    assert!(
+        version["features"]
+            .as_array()
+            .is_some_and(|features| !features.is_empty())
+    );
+}
+
+#[test]
+fn schemas_describe_what_is_printed() {
+    for (name, field) in [("explain", "connections"), ("lab", "cells")] {
+        let schema = run(longhaul().args(["schema", name])).json();
+        assert!(schema["properties"][field].is_object(), "{name}: {schema}");
+    }
+}
+
+#[test]
+fn doctor_says_which_verbs_run() {
+    let doctor = run(longhaul().args(["doctor", "--json"])).json();
+    let verbs = doctor["verbs"].as_array().expect("a list of verbs");
+    let lab = verbs
+        .iter()
+        .find(|verb| verb["verb"] == "lab")
+        .expect("the lab is a verb");
+    assert_eq!(
+        lab["runs"], true,
+        "the tests of the lab need what it needs: {lab:#}"
+    );
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let missing = run(longhaul().args(["explain", "/nowhere/slow.pcap"]));
+    assert_eq!(missing.code, Some(2));
+    assert!(
+        missing.stderr.contains("/nowhere/slow.pcap"),
+        "{missing:#?}"
+    );
+    assert!(missing.stderr.contains("No such file"), "{missing:#?}");
+}
+
+#[test]
+fn a_file_that_is_no_capture_is_refused_with_the_next_step() {
+    let file = root().join("LICENSE");
+    let refused = run(longhaul().arg("explain").arg(&file));
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.contains("LICENSE") && refused.stderr.contains("tcpdump"),
+        "{refused:#?}"
+    );
+}
+
+#[test]
+fn all_problems_of_a_scenario_come_at_once() {
+    let scenario = std::fs::read_to_string(root().join("scenarios/field/c-uploads.toml")).unwrap();
+    let broken = scenario
+        .replace("relay = \"hot\"", "relay = \"hto\"")
+        .replace("explains = \"direct\"", "explains = \"dierct\"");
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(broken.as_bytes()).unwrap();
+    let checked = run(longhaul().args(["lab", "check"]).arg(file.path()));
+    assert_eq!(checked.code, Some(2));
+    assert!(
+        checked.stderr.contains("`hto`") || checked.stderr.contains("hto"),
+        "{checked:#?}"
+    );
+    assert!(checked.stderr.contains("dierct"), "{checked:#?}");
+}
+
+#[test]
+fn every_scenario_of_the_house_is_sound() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(root().join("scenarios/field")).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
+            let checked = run(longhaul().args(["lab", "check"]).arg(&path));
+            assert_eq!(checked.code, Some(0), "{checked:#?}");
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "the field scenarios are gone: {count}");
+}
+
+#[test]
+fn a_relay_configuration_with_a_typo_shows_line_and_caret() {
+    let mut child = longhaul()
+        .args(["relay", "check", "--config", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let config = "[[http]]\nlisten = \"127.0.0.1:0\"\ntraget = \"store.example:80\"\n";
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(config.as_bytes())
+        .unwrap();
+    let checked = common::Finished::from(child.wait_with_output().unwrap());
+    assert_eq!(checked.code, Some(2));
+    assert!(
+        checked.stderr.contains("traget") && checked.stderr.contains("line 3"),
+        "{checked:#?}"
+    );
+}
+
+#[test]
+fn a_one_liner_prints_itself_as_a_configuration() {
+    let words = [
+        "relay",
+        "http",
+        "127.0.0.1:0",
+        "store.example:80",
+        "--path-rate",
+        "100 Mbit/s",
+    ];
+    let printed = run(longhaul().args(words).arg("--print-config"));
+    assert_eq!(printed.code, Some(0), "{printed:#?}");
+    assert!(printed.stdout.contains("[[http]]"), "{printed:#?}");
+    assert!(
+        printed.stdout.contains("path-rate = \"100 Mbit/s\""),
+        "{printed:#?}"
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let mut child = longhaul()
+        .args(["schema", "explain"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+}

@@ -1,0 +1,268 @@
+//! Processes of a running scenario: configured by one JSON document on standard input, heard by JSON
+//! lines on standard output, their talk kept in a log file.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A process of the scenario. Dropping it ends the process.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    name: String,
+    child: Child,
+    lines: Receiver<Value>,
+    log: PathBuf,
+}
+
+/// A process of the scenario could not do its part.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The log file could not be made.
+    #[error("cannot create the log `{}` of the {name}", path.display())]
+    Log {
+        /// Which process.
+        name: String,
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The process did not start.
+    #[error("cannot start the {name}")]
+    Start {
+        /// Which process.
+        name: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// It did not take its configuration.
+    #[error("cannot configure the {name}; its log is `{}`", log.display())]
+    Configure {
+        /// Which process.
+        name: String,
+        /// Where its own words are.
+        log: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// It ended before it said what was waited for.
+    #[error(
+        "the {name} ended ({status}) while the lab waited for {awaited}:{}",
+        tail(log)
+    )]
+    Ended {
+        /// Which process.
+        name: String,
+        /// How.
+        status: String,
+        /// What was waited for.
+        awaited: String,
+        /// Where its own words are.
+        log: PathBuf,
+    },
+    /// It said nothing in time.
+    #[error("the {name} did not say {awaited} within {} s:{}", limit.as_secs(), tail(log))]
+    Silent {
+        /// Which process.
+        name: String,
+        /// What was waited for.
+        awaited: String,
+        /// How long.
+        limit: Duration,
+        /// Where its own words are.
+        log: PathBuf,
+    },
+}
+
+impl Worker {
+    /// Starts `command`, hands it `config` as JSON and keeps its standard input open: its end tells
+    /// the process to stop.
+    pub(crate) fn start(
+        name: &str,
+        mut command: Command,
+        config: &impl Serialize,
+        logs: &Path,
+    ) -> Result<Self, WorkerError> {
+        let log = logs.join(format!("{name}.log"));
+        let stderr = File::create(&log).map_err(|source| WorkerError::Log {
+            name: name.to_owned(),
+            path: log.clone(),
+            source,
+        })?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr);
+        let mut child = command.spawn().map_err(|source| WorkerError::Start {
+            name: name.to_owned(),
+            source,
+        })?;
+        let configured = configure(&mut child, config);
+        let (sender, lines) = channel();
+        if let Some(stdout) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stdout).lines() {
+                    let Ok(line) = line else { break };
+                    // A line that is no JSON is talk on the wrong stream; it cannot be an answer.
+                    if let Ok(value) = serde_json::from_str(&line)
+                        && sender.send(value).is_err()
+                    {
+                        break;
+                    }
+                }
+            });
+        }
+        let worker = Self {
+            name: name.to_owned(),
+            child,
+            lines,
+            log,
+        };
+        match configured {
+            Ok(()) => Ok(worker),
+            Err(source) => Err(WorkerError::Configure {
+                name: worker.name.clone(),
+                log: worker.log.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Waits until `pick` finds what it wants in a line, for `limit` at most; other lines are passed
+    /// over. `awaited` names it in the error.
+    pub(crate) fn wait_for<T>(
+        &mut self,
+        awaited: &str,
+        limit: Duration,
+        mut pick: impl FnMut(&Value) -> Option<T>,
+    ) -> Result<T, WorkerError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(value) => {
+                    if let Some(found) = pick(&value) {
+                        return Ok(found);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(WorkerError::Silent {
+                        name: self.name.clone(),
+                        awaited: awaited.to_owned(),
+                        limit,
+                        log: self.log.clone(),
+                    });
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait().map(|status| status.to_string());
+                    return Err(WorkerError::Ended {
+                        name: self.name.clone(),
+                        status: status.unwrap_or_else(|error| error.to_string()),
+                        awaited: awaited.to_owned(),
+                        log: self.log.clone(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Sends an empty line, which some processes take as a question; the answer comes by
+    /// [`wait_for`](Self::wait_for).
+    pub(crate) fn ask(&mut self) -> Result<(), WorkerError> {
+        let Some(stdin) = self.child.stdin.as_mut() else {
+            return Ok(());
+        };
+        stdin
+            .write_all(b"\n")
+            .and_then(|()| stdin.flush())
+            .map_err(|source| WorkerError::Configure {
+                name: self.name.clone(),
+                log: self.log.clone(),
+                source,
+            })
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Either it has ended already, or nobody needs it any more; both calls may fail harmlessly.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn configure(child: &mut Child, config: &impl Serialize) -> io::Result<()> {
+    let Some(stdin) = child.stdin.as_mut() else {
+        return Ok(());
+    };
+    let mut line = serde_json::to_string(config)?;
+    line.push('\n');
+    stdin.write_all(line.as_bytes())?;
+    stdin.flush()
+}
+
+/// The last words of a process, for the error that it caused.
+fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(5)..];
+    if last.is_empty() {
+        return format!(" it said nothing in `{}`", log.display());
+    }
+    format!(
+        " it said (`{}`):\n    {}",
+        log.display(),
+        last.join("\n    ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_worker_takes_its_configuration_and_answers() {
+        let logs = std::env::temp_dir();
+        let script = "read line; echo noise; echo \"{\\\"got\\\": $line}\"; read line; echo '{\"asked\": 1}'";
+        let mut worker = Worker::start("echo-worker", shell(script), &42, &logs).unwrap();
+        let limit = Duration::from_secs(10);
+        let got = worker
+            .wait_for("an answer", limit, |value| value["got"].as_i64())
+            .unwrap();
+        assert_eq!(got, 42);
+        worker.ask().unwrap();
+        let answered = worker.wait_for("a second answer", limit, |value| value["asked"].as_i64());
+        assert_eq!(answered.unwrap(), 1);
+    }
+
+    #[test]
+    fn a_worker_that_dies_leaves_its_last_words() {
+        let logs = std::env::temp_dir();
+        let script = "read line; echo 'no such thing' >&2; exit 3";
+        let mut worker = Worker::start("dying-worker", shell(script), &(), &logs).unwrap();
+        let limit = Duration::from_secs(10);
+        let error = worker
+            .wait_for("an answer", limit, |_| Some(()))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("exit status: 3") && error.contains("no such thing"),
+            "{error}"
+        );
+    }
+}
