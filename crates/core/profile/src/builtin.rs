@@ -79,8 +79,9 @@ pub fn s3() -> TcpProfile {
     TcpProfile {
         name: "s3".into(),
         // CUBIC keeps the window it has over idle time where tcp_slow_start_after_idle is 0, and a
-        // window is what a hot connection is made of. BBR keeps a bandwidth estimate instead and
-        // cycles its gain around it (0.75 to 1.25), so single short uploads vary.
+        // window is what a hot connection is made of. Where that sysctl is 1, `wan` is better: BBR keeps
+        // a bandwidth estimate instead. Measured over 200.4 ms and 100 Mbit/s, 100 KiB uploads after
+        // silence: CUBIC 210 to 217 ms, BBR 210 to 274 ms, CUBIC with that sysctl at 1 806 ms.
         congestion_control: names(&["cubic", "bbr"]),
         ..wan()
     }

@@ -61,6 +61,9 @@ pub enum Event {
         rtt_s: f64,
         /// Segments that had to be sent again: priming itself met loss.
         retransmitted: u32,
+        /// The rate at which payload was delivered while a queue stood at the bottleneck, if one did: the
+        /// connection is paced at it where the path's rate is not configured.
+        bottleneck_bps: Option<u64>,
         /// Answers by status class, such as `4xx`.
         statuses: BTreeMap<String, u64>,
         /// Which windows are still too small, because a budget ended. Empty: the connection is hot.

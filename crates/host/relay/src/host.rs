@@ -20,21 +20,27 @@ pub(crate) fn forgets_windows() -> bool {
 /// What an operator should know before the first client comes.
 pub(crate) fn problems(relay: &HttpRelay, forgets_windows: bool) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
-    if forgets_windows && relay.priming.is_some() {
+    // BBR keeps its own estimate and never restarts (`cong_control` in `net/ipv4/tcp_output.c`).
+    let prefers_bbr = relay
+        .server_profile
+        .congestion_control
+        .first()
+        .is_some_and(|cc| cc == "bbr");
+    if forgets_windows && relay.priming.is_some() && !prefers_bbr {
         problems.push((
             "slow-start-after-idle",
             format!(
                 "the kernel forgets congestion windows over idle time, so hot connections cool after \
-                 about one round trip of silence and have to be primed again within \
-                 prime.hourly-bytes; run `{KEEP_WINDOWS}`"
+                 about one round trip of silence; run `{KEEP_WINDOWS}`, or take a server profile that \
+                 prefers BBR, which keeps its estimate"
             ),
         ));
     }
     if relay.priming.is_some() && relay.path_rate.is_none() {
         problems.push((
             "path-rate-unknown",
-            "without path-rate a hot window leaves as one burst, and what the bottleneck's queue \
-             cannot hold is lost; give the path's rate to have segments paced"
+            "without path-rate the pace of hot connections is what priming could measure; \
+             give the path's rate if it is known"
                 .into(),
         ));
     }

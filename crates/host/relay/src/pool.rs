@@ -30,8 +30,8 @@ pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
 pub(crate) struct Pool {
     pub(crate) relay: Arc<HttpRelay>,
     pub(crate) events: Events,
-    /// Whether the kernel forgets congestion windows over idle time.
-    pub(crate) forgets_windows: bool,
+    /// Whether the kernel forgets congestion windows over idle time, where the algorithm lets it.
+    forgets_windows: bool,
     idle: Mutex<Vec<Connection>>,
     /// One permit per connection that may exist.
     slots: Arc<Semaphore>,
@@ -88,7 +88,7 @@ impl Pool {
             // Registered before looking, so that a return between the look and the wait is not missed.
             let returned = self.returned.notified();
             if let Some(connection) = self.take_idle() {
-                let hot = connection.temperature(self.forgets_windows).is_hot();
+                let hot = connection.temperature().is_hot();
                 return Ok(self.lend(connection, true, hot));
             }
             match Arc::clone(&self.slots).try_acquire_owned() {
@@ -176,7 +176,7 @@ impl Pool {
                 let mut idle = self.idle();
                 let hot = idle
                     .iter()
-                    .rposition(|connection| connection.temperature(self.forgets_windows).is_hot());
+                    .rposition(|connection| connection.temperature().is_hot());
                 let index = hot.or_else(|| idle.len().checked_sub(1))?;
                 idle.remove(index)
             };

@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use sys::socket::IdleState;
 use sys::tcp_info::TcpInfo;
 use tokio::net::TcpStream;
@@ -11,6 +13,7 @@ use crate::event::Missing;
 pub(crate) struct Connection {
     pub(crate) id: u64,
     pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
     pub(crate) born: Instant,
     /// When it last carried something.
     pub(crate) used: Instant,
@@ -18,6 +21,8 @@ pub(crate) struct Connection {
     pub(crate) requests: u64,
     /// What both windows should hold, once it has been primed to that.
     pub(crate) hot_window: Option<Bytes>,
+    /// Whether the kernel halves its window for each RTO of silence.
+    pub(crate) forgets_windows: bool,
     /// Whether its cooling has been told.
     pub(crate) told_cool: bool,
     /// The permit for its existence.
@@ -42,16 +47,16 @@ pub(crate) enum Temperature {
 impl Connection {
     /// Compares the windows with their target.
     ///
-    /// `forgets_windows`: the kernel halves the window for each RTO of silence, at the next send
-    /// (`tcp_cwnd_restart` in `net/ipv4/tcp_output.c`), so `TCP_INFO` still shows the old one.
-    pub(crate) fn temperature(&self, forgets_windows: bool) -> Temperature {
+    /// Where the kernel forgets windows, it does so at the next send (`tcp_cwnd_restart` in
+    /// `net/ipv4/tcp_output.c`), so `TCP_INFO` still shows the old one.
+    pub(crate) fn temperature(&self) -> Temperature {
         let Some(target) = self.hot_window else {
             return Temperature::Unprimed;
         };
         let Ok(info) = TcpInfo::of(&self.stream) else {
             return Temperature::Unprimed;
         };
-        let why = if forgets_windows && self.used.elapsed() >= info.rto {
+        let why = if self.forgets_windows && self.used.elapsed() >= info.rto {
             Some("idle for longer than its retransmission timeout".to_owned())
         } else {
             match missing(&info, target).first() {

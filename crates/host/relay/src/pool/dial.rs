@@ -14,6 +14,10 @@ use units::Rate;
 use super::{Connection, Pool};
 use crate::event::Event;
 
+/// Faster than any path, and finite: any bound switches the kernel's own pacing on, at 1.2 to 2 windows
+/// per round trip (`tcp_update_pacing_rate` in `net/ipv4/tcp_input.c`).
+const PACED_BY_WINDOW: Rate = Rate::mbit_per_s(400_000);
+
 /// No connection to the origin could be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
@@ -76,7 +80,7 @@ impl Pool {
         let started = Instant::now();
         let target = &self.relay.target;
         let dialled = timeout_at(deadline, self.dial_any()).await;
-        let (stream, peer) = dialled.map_err(|_elapsed| DialError::Timeout {
+        let (stream, peer, congestion) = dialled.map_err(|_elapsed| DialError::Timeout {
             host: target.to_string(),
             waited: self.relay.limits.connect_timeout,
         })??;
@@ -94,6 +98,8 @@ impl Pool {
         Ok(Connection {
             id,
             stream,
+            peer,
+            forgets_windows: self.forgets_windows && congestion.as_deref() != Some("bbr"),
             born: now,
             used: now,
             requests: 0,
@@ -104,7 +110,8 @@ impl Pool {
     }
 
     /// Tries the target's addresses in the resolver's order; the error is the last one's.
-    async fn dial_any(&self) -> Result<(TcpStream, SocketAddr), DialError> {
+    /// With the congestion control that is in effect, where the profile chose one.
+    async fn dial_any(&self) -> Result<(TcpStream, SocketAddr, Option<String>), DialError> {
         let target = &self.relay.target;
         let host = || target.host.clone();
         let addresses = lookup_host((target.host.as_str(), target.port))
@@ -116,14 +123,14 @@ impl Pool {
         let mut failure = DialError::NoAddress { host: host() };
         for peer in addresses {
             match self.dial_one(peer).await {
-                Ok(stream) => return Ok((stream, peer)),
+                Ok((stream, congestion)) => return Ok((stream, peer, congestion)),
                 Err(error) => failure = error,
             }
         }
         Err(failure)
     }
 
-    async fn dial_one(&self, peer: SocketAddr) -> Result<TcpStream, DialError> {
+    async fn dial_one(&self, peer: SocketAddr) -> Result<(TcpStream, Option<String>), DialError> {
         let socket = if peer.is_ipv4() {
             TcpSocket::new_v4()
         } else {
@@ -138,27 +145,43 @@ impl Pool {
             .connect(peer)
             .await
             .map_err(|source| DialError::Connect { peer, source })?;
+        let congestion = applied
+            .iter()
+            .find(|applied| applied.option == "TCP_CONGESTION");
+        let congestion = congestion.map(|applied| applied.effective.clone());
         self.report_options(&profile.name, applied);
-        Ok(stream)
+        Ok((stream, congestion))
     }
 
-    /// Spaces segments at the path's rate, so that a window that leaves after silence does not leave as
-    /// one burst into a queue that cannot hold it.
+    /// Spaces segments, so that a window that leaves after silence does not leave as one burst into a
+    /// queue that cannot hold it: at the path's rate where it is known, else at a multiple of the window
+    /// per round trip, as the kernel does for every paced connection.
     ///
     /// The kernel counts payload (`tcp_update_skb_after_send` in `net/ipv4/tcp_output.c`), a path's rate
     /// counts IP packets, so the share of the headers is taken off. Known only now: it depends on the
     /// segment size.
     fn pace(&self, stream: &TcpStream, info: &TcpInfo, peer: SocketAddr) -> Result<(), ApplyError> {
-        let Some(path_rate) = self.relay.path_rate else {
-            return Ok(());
+        let rate = match self.relay.path_rate {
+            None => PACED_BY_WINDOW,
+            Some(path_rate) => {
+                let payload = u128::from(info.snd_mss.get().max(1));
+                // TCP header with timestamps: 32 bytes.
+                let headers = if peer.is_ipv4() { 20 + 32 } else { 40 + 32 };
+                let scaled = u128::from(path_rate.bits_per_s()) * payload / (payload + headers);
+                u64::try_from(scaled).map_or(path_rate, Rate::bit_per_s)
+            }
         };
-        let payload = u128::from(info.snd_mss.get().max(1));
-        // TCP header with timestamps: 32 bytes.
-        let headers = if peer.is_ipv4() { 20 + 32 } else { 40 + 32 };
-        let scaled = u128::from(path_rate.bits_per_s()) * payload / (payload + headers);
-        let rate = u64::try_from(scaled).map_or(path_rate, Rate::bit_per_s);
-        let profile_rate = self.relay.server_profile.max_pacing_rate.unwrap_or(rate);
-        socket::set_pacing_rate(stream, rate.min(profile_rate), Side::Server, peer)
-            .map(|_applied| ())
+        self.pace_at(stream, rate, peer)
+    }
+
+    /// Spaces segments at a rate of payload bits, unless the profile sets a lower one.
+    pub(super) fn pace_at(
+        &self,
+        stream: &TcpStream,
+        rate: Rate,
+        peer: SocketAddr,
+    ) -> Result<(), ApplyError> {
+        let bound = self.relay.server_profile.max_pacing_rate.unwrap_or(rate);
+        socket::set_pacing_rate(stream, rate.min(bound), Side::Server, peer).map(|_applied| ())
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use units::Bytes;
+use units::{Bytes, Rate};
 
 use super::prime::{self, PrimeError, Primed};
 use super::{Connection, Pool, Temperature};
@@ -187,16 +187,20 @@ impl Keeper {
     /// once.
     fn take_cooled(&mut self) -> Option<Connection> {
         let affordable = self.budget.holds();
-        let forgets = self.pool.forgets_windows;
         let mut idle = self.pool.idle();
         let mut found = None;
         for (index, connection) in idle.iter_mut().enumerate() {
-            match connection.temperature(forgets) {
-                Temperature::Hot => connection.told_cool = false,
+            let forgets = connection.forgets_windows;
+            match connection.temperature() {
+                // Where every use is followed by cooling, one event tells it.
+                Temperature::Hot => connection.told_cool &= forgets,
                 // Those that priming gave up on have a target too, and count as cooled.
                 Temperature::Unprimed => found = found.or(Some(index)),
                 Temperature::Cooled { info, target, why } => {
-                    found = found.or(Some(index));
+                    // What is opened again would be forgotten again within one silent RTO.
+                    if !forgets {
+                        found = found.or(Some(index));
+                    }
                     if !connection.told_cool {
                         connection.told_cool = true;
                         self.pool.emit(Event::Cooled {
@@ -241,6 +245,13 @@ impl Keeper {
             Ok(primed) => {
                 self.count(primed.spent.requests, primed.spent.bytes);
                 connection.hot_window = Some(target);
+                let bottleneck = primed.bottleneck.filter(|_| pool.relay.path_rate.is_none());
+                if let Some(rate) = bottleneck
+                    && let Err(error) = pool.pace_at(&connection.stream, rate, connection.peer)
+                {
+                    pool.close(connection, &crate::chain(&error));
+                    return None;
+                }
                 connection.used = Instant::now();
                 if !primed.missing.is_empty() {
                     // What a whole budget could not reach, the next second will not reach either.
@@ -284,7 +295,7 @@ impl Keeper {
             return;
         }
         let connections = idle.len();
-        let hot = |c: &&Connection| c.temperature(self.pool.forgets_windows).is_hot();
+        let hot = |c: &&Connection| c.temperature().is_hot();
         let hot = idle.iter().filter(hot).count();
         drop(idle);
         self.ready = true;
@@ -311,6 +322,7 @@ fn event(connection: &Connection, again: bool, primed: Primed) -> Event {
         rtt_s: primed.info.rtt.as_secs_f64(),
         retransmitted: primed.retransmitted,
         statuses: primed.spent.statuses,
+        bottleneck_bps: primed.bottleneck.map(Rate::bits_per_s),
         missing: primed.missing,
     }
 }

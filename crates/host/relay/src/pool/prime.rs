@@ -22,7 +22,7 @@ use sys::tcp_info::{TcpInfo, TcpInfoError};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
-use units::Bytes;
+use units::{Bytes, Rate};
 
 use super::connection::missing;
 use crate::Priming;
@@ -46,6 +46,8 @@ pub(crate) struct Primed {
     pub(crate) info: TcpInfo,
     /// Segments sent again during priming.
     pub(crate) retransmitted: u32,
+    /// The fastest delivery of payload, if a queue or loss shows that the path, not a window, set it.
+    pub(crate) bottleneck: Option<Rate>,
 }
 
 /// What a priming cost.
@@ -93,12 +95,15 @@ pub(crate) async fn prime<F: Future<Output = ()>>(
         sent: 0,
         answers: Answers::new(&priming.method),
         started: Instant::now(),
+        fastest: None,
+        slowest_rtt: Duration::ZERO,
     };
     match run.finish(quiet).await {
         Ok((info, retransmitted)) => Ok(Primed {
             missing: missing(&info, target),
             spent: run.spent(),
             target,
+            bottleneck: run.bottleneck(&info, retransmitted),
             info,
             retransmitted,
         }),
@@ -129,6 +134,10 @@ struct Run<'a> {
     sent: usize,
     answers: Answers,
     started: Instant,
+    /// The fastest delivery seen.
+    fastest: Option<Rate>,
+    /// The longest smoothed round-trip time seen.
+    slowest_rtt: Duration,
 }
 
 impl Run<'_> {
@@ -147,6 +156,8 @@ impl Run<'_> {
         loop {
             let within_budget = self.within_budget(writing_ends);
             let info = self.inspect()?;
+            self.fastest = self.fastest.max(info.delivery_rate);
+            self.slowest_rtt = self.slowest_rtt.max(info.rtt);
             growing = growing && within_budget && !missing(&info, self.target).is_empty();
             if !growing && self.whole() && self.answers.count == self.requests() {
                 // Now that nothing is in flight, the origin's window is what it has to offer.
@@ -179,6 +190,17 @@ impl Run<'_> {
                 self.write(growing)?;
             }
         }
+    }
+
+    /// What the path delivers, if that is what held priming back: then a queue stood at its bottleneck
+    /// (a sixteenth of the round trip, well above jitter), or overflowed.
+    ///
+    /// A sixty-fourth is left free, so that the queue which the measurement made can drain.
+    fn bottleneck(&self, info: &TcpInfo, retransmitted: u32) -> Option<Rate> {
+        let base = info.min_rtt?;
+        let queued = self.slowest_rtt > base + base / 16 || retransmitted > 0;
+        let fastest = self.fastest.filter(|_| queued)?.bits_per_s();
+        Some(Rate::bit_per_s(fastest - fastest / 64))
     }
 
     fn within_budget(&self, writing_ends: Instant) -> bool {
