@@ -51,7 +51,7 @@ pub enum DatagramError {
 }
 
 /// Holds a train of packets whose reader is late: 100 ms at 1 Gbit/s.
-const RECEIVE_BUFFER: libc::c_int = 16 << 20;
+const BUFFER: libc::c_int = 16 << 20;
 
 /// Now, on the clock of [`Datagram::at`].
 #[must_use]
@@ -128,9 +128,15 @@ impl DatagramSocket {
         let socket = socket.map_err(failed("bind"))?;
         socket.set_nonblocking(true).map_err(failed("configure"))?;
         set_option(&socket, libc::SO_TIMESTAMPNS, 1).map_err(failed("switch on timestamps of"))?;
-        // FORCE goes beyond net.core.rmem_max, which is right for a train that must not be lost here.
-        for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-            set_option(&socket, option, RECEIVE_BUFFER).map_err(failed("size the buffers of"))?;
+        // Beyond net.core.rmem_max, which is right for a train that must not be lost here, only root may
+        // go; anybody else gets as much as that allows.
+        for (forced, asked) in [
+            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+        ] {
+            set_option(&socket, forced, BUFFER)
+                .or_else(|_| set_option(&socket, asked, BUFFER))
+                .map_err(failed("size the buffers of"))?;
         }
         Ok(Self { socket })
     }

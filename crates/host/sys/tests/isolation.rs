@@ -48,8 +48,17 @@ fn main() -> ExitCode {
 
 fn trial(name: &str, test: impl FnOnce() -> Outcome + Send + 'static) -> Trial {
     Trial::test(name, move || {
-        test().map_err(|error| Failed::from(error.to_string()))
+        test().map_err(|error| Failed::from(chain(&*error)))
     })
+}
+
+/// An error with everything that caused it.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
 }
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
