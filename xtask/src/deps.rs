@@ -7,15 +7,40 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 /// Crates that do I/O or need an operating system; none may be reached from the core.
-const IMPURE: [&str; 9] =
-    ["tokio", "mio", "libc", "rustix", "socket2", "hyper", "reqwest", "fastrand", "tracing-subscriber"];
+const IMPURE: [&str; 9] = [
+    "tokio",
+    "mio",
+    "libc",
+    "rustix",
+    "socket2",
+    "hyper",
+    "reqwest",
+    "fastrand",
+    "tracing-subscriber",
+];
 
 /// Edges inside one floor that the house forbids, with the reason.
 const FORBIDDEN: [(&str, &str, &str); 4] = [
-    ("longhaul-lab", "longhaul-relay", "the lab drives the real binary as a process"),
-    ("longhaul-lab", "longhaul-explain", "the lab drives the real binary as a process"),
-    ("longhaul-report", "longhaul-explain", "producers and consumers meet only in `record`"),
-    ("longhaul-relay", "longhaul-lab", "the relay is a product, not a part of the lab"),
+    (
+        "longhaul-lab",
+        "longhaul-relay",
+        "the lab drives the real binary as a process",
+    ),
+    (
+        "longhaul-lab",
+        "longhaul-explain",
+        "the lab drives the real binary as a process",
+    ),
+    (
+        "longhaul-report",
+        "longhaul-explain",
+        "producers and consumers meet only in `record`",
+    ),
+    (
+        "longhaul-relay",
+        "longhaul-lab",
+        "the relay is a product, not a part of the lab",
+    ),
 ];
 
 /// Checks every edge of the workspace.
@@ -31,10 +56,14 @@ pub(crate) fn check() -> Result<()> {
             if let Some(below) = graph.floors.get(other)
                 && below > floor
             {
-                problems.push(format!("{name} ({floor:?}) imports {other} ({below:?}), which is above"));
+                problems.push(format!(
+                    "{name} ({floor:?}) imports {other} ({below:?}), which is above"
+                ));
             }
             if *floor == Floor::Core && IMPURE.contains(&other.as_str()) {
-                problems.push(format!("{name} is core and reaches {other}, which does I/O"));
+                problems.push(format!(
+                    "{name} is core and reaches {other}, which does I/O"
+                ));
             }
         }
         for (from, to, reason) in FORBIDDEN {
@@ -43,11 +72,17 @@ pub(crate) fn check() -> Result<()> {
             }
         }
     }
-    ensure!(edges > 0, "no dependency was found: the check itself is broken");
+    ensure!(
+        edges > 0,
+        "no dependency was found: the check itself is broken"
+    );
     if !problems.is_empty() {
         bail!("dependency directions:\n  {}", problems.join("\n  "));
     }
-    println!("> dependency directions: {} crates, {edges} edges, all downwards", graph.floors.len());
+    println!(
+        "> dependency directions: {} crates, {edges} edges, all downwards",
+        graph.floors.len()
+    );
     Ok(())
 }
 
@@ -85,16 +120,22 @@ impl Graph {
             }
         }
         let mut normal: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        let resolve = metadata.get("resolve").context("cargo metadata has no `resolve`")?;
+        let resolve = metadata
+            .get("resolve")
+            .context("cargo metadata has no `resolve`")?;
         for node in array(resolve, "nodes")? {
-            let from = names.get(text(node, "id")?).context("a node without a package")?;
+            let from = names
+                .get(text(node, "id")?)
+                .context("a node without a package")?;
             for dependency in array(node, "deps")? {
                 // Tests may reach up (the capture reader in the tests of connections); products may not.
                 let is_normal = array(dependency, "dep_kinds")?
                     .iter()
                     .any(|kind| kind.get("kind").is_some_and(Value::is_null));
                 if is_normal {
-                    let to = names.get(text(dependency, "pkg")?).context("an edge to nowhere")?;
+                    let to = names
+                        .get(text(dependency, "pkg")?)
+                        .context("an edge to nowhere")?;
                     normal.entry(from.clone()).or_default().insert(to.clone());
                 }
             }
@@ -122,14 +163,23 @@ fn metadata() -> Result<Value> {
         .output()
         .context("cannot start `cargo metadata`")?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`cargo metadata --locked` failed: {errors}");
+    ensure!(
+        output.status.success(),
+        "`cargo metadata --locked` failed: {errors}"
+    );
     serde_json::from_slice(&output.stdout).context("cargo metadata printed no JSON")
 }
 
 fn array<'a>(value: &'a Value, field: &str) -> Result<&'a Vec<Value>> {
-    value.get(field).and_then(Value::as_array).with_context(|| format!("no array `{field}`"))
+    value
+        .get(field)
+        .and_then(Value::as_array)
+        .with_context(|| format!("no array `{field}`"))
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> Result<&'a str> {
-    value.get(field).and_then(Value::as_str).with_context(|| format!("no text `{field}`"))
+    value
+        .get(field)
+        .and_then(Value::as_str)
+        .with_context(|| format!("no text `{field}`"))
 }

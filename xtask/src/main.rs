@@ -10,7 +10,11 @@
 //! | `cargo xtask test` | `make test` |
 //! | `cargo xtask ci` | lint, then test: what CI runs |
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a developer's tool talks on its terminal")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool talks on its terminal"
+)]
 
 mod deps;
 
@@ -54,11 +58,29 @@ fn fmt() -> Result<()> {
 }
 
 fn clippy() -> Result<()> {
-    run("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
+    run(
+        "cargo",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        &[],
+    )
 }
 
 fn doc() -> Result<()> {
-    let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
+    let arguments = [
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+        "--quiet",
+    ];
     run("cargo", &arguments, &[("RUSTDOCFLAGS", "-D warnings")])
 }
 

@@ -57,7 +57,8 @@ pub struct Bench {
     /// Ends with the bench; the path is down without it.
     link: Worker,
     origin: Worker,
-    relays: BTreeMap<String, Worker>,
+    relays: BTreeMap<String, RunningRelay>,
+    /// The capture at the client.
     tap: Option<Tap>,
     facts: BTreeMap<String, String>,
 }
@@ -170,6 +171,13 @@ impl Bench {
         command.arg(format!("{}:{port}", self.address_of(Some(name))));
         command.arg(format!("{origin}:{port}"));
 
+        // From before the first SYN, so that everything about its connections is known.
+        let capture = self
+            .out
+            .join("captures")
+            .join(format!("at-relay-{name}.pcapng"));
+        let host = self.topology.namespace(HostName::Relay);
+        let tap = Tap::start(host, topology::DEVICE, &capture).map_err(BenchError::Capture)?;
         let logs = self.out.join("logs");
         let mut relay = Worker::start(&format!("relay-{name}"), command, &(), &logs)?;
         let mut priming = Priming {
@@ -180,13 +188,31 @@ impl Bench {
             note_priming(&mut priming, line);
             (line["event"] == "pool-ready").then_some(())
         })?;
-        self.relays.insert(name.to_owned(), relay);
+        self.relays.insert(
+            name.to_owned(),
+            RunningRelay {
+                _process: relay,
+                tap,
+                capture,
+            },
+        );
         Ok(priming)
     }
 
-    /// Ends the relay `name`, at once: it has served its one transfer.
-    pub fn stop_relay(&mut self, name: &str) {
-        self.relays.remove(name);
+    /// Ends the relay `name` and returns the capture of everything it sent and received: between it and
+    /// the origin, and between it and clients.
+    pub fn stop_relay(&mut self, name: &str) -> Result<Option<PathBuf>, BenchError> {
+        let Some(relay) = self.relays.remove(name) else {
+            return Ok(None);
+        };
+        relay.tap.stop().map_err(BenchError::Capture)?;
+        Ok(Some(relay.capture))
+    }
+
+    /// Whether `host` of a capture is the origin.
+    #[must_use]
+    pub fn is_origin(&self, host: &str) -> bool {
+        host == topology::ORIGIN.to_string()
     }
 
     /// `count` uploads of `bytes` by the built-in client, one after the other, each proved by the
@@ -330,7 +356,7 @@ impl Bench {
     /// Begins to capture the client's packets into `file`.
     pub fn start_capture(&mut self, file: &Path) -> Result<(), BenchError> {
         let client = self.topology.namespace(HostName::Client);
-        let tap = Tap::start(client, topology::CLIENT_DEVICE, file).map_err(BenchError::Capture)?;
+        let tap = Tap::start(client, topology::DEVICE, file).map_err(BenchError::Capture)?;
         self.tap = Some(tap);
         Ok(())
     }
@@ -400,6 +426,14 @@ impl Bench {
             .and_then(|name| self.scenario.relays.keys().position(|known| known == name))
             .map_or(topology::ORIGIN, topology::relay_address)
     }
+}
+
+/// A relay's process and the capture at its device. Dropping it ends both.
+#[derive(Debug)]
+struct RunningRelay {
+    _process: Worker,
+    tap: Tap,
+    capture: PathBuf,
 }
 
 struct Object {

@@ -78,8 +78,9 @@ pub enum Progress<'a> {
 pub struct Outcome {
     /// The result.
     pub document: Document,
-    /// Explanations with series, by arm.
-    pub explanations: BTreeMap<String, explain::Document>,
+    /// What `explain` says about arms. An arm through a relay has two: what the client saw, and with
+    /// series what passed between relay and origin.
+    pub explanations: Vec<(String, explain::Document)>,
 }
 
 /// A run could not be finished.
@@ -352,7 +353,7 @@ impl Run<'_> {
                 let transfers = self
                     .bench
                     .upload(Some(relay), workload.bytes, 1, false, &name)?;
-                self.bench.stop_relay(relay);
+                self.bench.stop_relay(relay)?;
                 let first = transfers
                     .into_iter()
                     .find(|transfer| transfer.failure.is_none());
@@ -405,7 +406,7 @@ impl Run<'_> {
     }
 
     fn finish(mut self, interrupted: bool) -> Result<Outcome, LabError> {
-        let mut explanations = BTreeMap::new();
+        let mut explanations = Vec::new();
         for (arm, spec) in self.scenario.arms.iter().enumerate() {
             for workload in 0..self.scenario.workloads.len() {
                 let Some(files) = self.captures.get(&(arm, workload)) else {
@@ -416,10 +417,15 @@ impl Run<'_> {
                 measured.limits = limits_per_transfer(&document, measured.transfers.len());
             }
             let files = self.captures_of(arm);
-            if !files.is_empty() {
-                let document = self.bench.explain(&files, true)?;
-                self.write_json(&format!("explain-{}.json", slug(&spec.name)), &document)?;
-                explanations.insert(spec.name.clone(), document);
+            if files.is_empty() {
+                continue;
+            }
+            // Pictures show the long path: at the client, or behind the relay.
+            let document = self.bench.explain(&files, spec.relay.is_none())?;
+            self.write_json(&format!("explain-{}.json", slug(&spec.name)), &document)?;
+            explanations.push((spec.name.clone(), document));
+            if let Some(document) = self.explain_relay(spec)? {
+                explanations.push((spec.name.clone(), document));
             }
         }
         let cells = results::cells(self.scenario, self.options.seed, &self.evidence);
@@ -447,6 +453,26 @@ impl Run<'_> {
             document,
             explanations,
         })
+    }
+
+    /// What passed between an arm's relay and the origin, with series. Its findings are left out: they
+    /// would speak of the relay's own priming.
+    fn explain_relay(
+        &mut self,
+        arm: &scenario::Arm,
+    ) -> Result<Option<explain::Document>, LabError> {
+        let Some(relay) = &arm.relay else {
+            return Ok(None);
+        };
+        let Some(capture) = self.bench.stop_relay(relay)? else {
+            return Ok(None);
+        };
+        let mut document = self.bench.explain(&[capture], true)?;
+        document
+            .connections
+            .retain(|connection| self.bench.is_origin(&connection.server.host));
+        document.findings.clear();
+        Ok(Some(document))
     }
 
     fn captures_of(&self, arm: usize) -> Vec<PathBuf> {

@@ -28,8 +28,8 @@ use crate::emulator;
 pub(super) const ORIGIN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 /// The client's address on the LAN.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 10);
-/// The client's device on the LAN.
-pub(super) const CLIENT_DEVICE: &str = "eth0";
+/// The device of client and relay on the LAN.
+pub(super) const DEVICE: &str = "eth0";
 
 /// The address of the relay with this index; each relay of a scenario has one of its own.
 pub(super) fn relay_address(index: usize) -> Ipv4Addr {
@@ -112,8 +112,8 @@ impl Topology {
     }
 
     fn wire_up(&self, site: &NetworkNamespace, scenario: &Scenario) -> Result<(), NamespaceError> {
-        site.veth("client0", &self.client, CLIENT_DEVICE)?;
-        site.veth("relay0", &self.relay, "eth0")?;
+        site.veth("client0", &self.client, DEVICE)?;
+        site.veth("relay0", &self.relay, DEVICE)?;
         site.ip(&format!(
             "link add lan0 type bridge\n\
              link set client0 master lan0 up\n\
@@ -134,16 +134,16 @@ impl Topology {
                 .unwrap_or_default()
         };
         self.client.ip(&format!(
-            "addr add {CLIENT}/24 dev {CLIENT_DEVICE}\n\
-             link set {CLIENT_DEVICE} up\n\
+            "addr add {CLIENT}/24 dev {DEVICE}\n\
+             link set {DEVICE} up\n\
              route add default via 10.10.0.1{}\n",
             congestion(HostName::Client)
         ))?;
         let relays: String = (0..scenario.relays.len().max(1))
-            .map(|index| format!("addr add {}/24 dev eth0\n", relay_address(index)))
+            .map(|index| format!("addr add {}/24 dev {DEVICE}\n", relay_address(index)))
             .collect();
         self.relay.ip(&format!(
-            "{relays}link set eth0 up\nroute add default via 10.10.0.1{}\n",
+            "{relays}link set {DEVICE} up\nroute add default via 10.10.0.1{}\n",
             congestion(HostName::Relay)
         ))?;
         self.origin.ip(&format!(
