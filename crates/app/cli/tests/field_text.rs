@@ -1,5 +1,7 @@
 //! The three traces of field report C, cut out of it as they were printed, explained by the binary.
 
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
 mod common;
 
 use std::io::Write as _;

@@ -1,5 +1,7 @@
 //! Manners: exit codes, errors with a next step, help that teaches.
 
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
 mod common;
 
 use std::io::Write as _;

@@ -37,9 +37,9 @@ pub use topology::TopologyError;
 /// How long a process may take to get ready. Generous: two busy cores start slowly.
 const READY: Duration = Duration::from_secs(20);
 /// How long a pool may take to be primed.
-const PRIMED: Duration = Duration::from_secs(60);
+const PRIMED: Duration = Duration::from_mins(1);
 /// Longest upload that is waited for.
-const UPLOAD: Duration = Duration::from_secs(300);
+const UPLOAD: Duration = Duration::from_mins(5);
 
 /// Keys of the lab's own store; they protect nothing.
 const ACCESS_KEY: &str = "longhaul-lab";

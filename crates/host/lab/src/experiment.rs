@@ -530,7 +530,9 @@ fn limits_per_transfer(document: &explain::Document, transfers: usize) -> LimitS
     }
     #[expect(clippy::cast_precision_loss, reason = "a count of transfers")]
     let count = transfers.max(1) as f64;
-    sum.values_mut().for_each(|seconds| *seconds /= count);
+    for seconds in sum.values_mut() {
+        *seconds /= count;
+    }
     sum
 }
 

@@ -1,6 +1,6 @@
 //! Experiments on real kernels: any WAN on one machine, and results that can be believed.
 //!
-//! [`experiment::run`] plays a scenario on a [`bench`]: hosts in namespaces, the [`emulator`] between
+//! [`experiment::run`] plays a scenario on a [bench](mod@bench): hosts in namespaces, the [`emulator`] between
 //! them, relays, clients and captures as processes of the real binary. [`probe`] measures the path where
 //! it counts, at its ends; [`schedule`] mixes the arms; [`statistics`] and [`results`] make cells of what
 //! was measured.

@@ -1,5 +1,6 @@
 //! `longhaul doctor`: which verbs this host can run, and why not.
 
+use std::fmt::Write as _;
 use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::{Value, json};
@@ -35,20 +36,19 @@ pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode, Failure> {
     for verb in verbs {
         let of_verb: Vec<&Check> = checks.iter().filter(|check| check.verb == verb).collect();
         let runs = of_verb.iter().all(|check| check.result.is_ok());
-        text.push_str(&format!(
-            "{verb}: {}\n",
-            if runs {
-                "runs here"
-            } else {
-                "does not run here"
-            }
-        ));
+        let runs = if runs {
+            "runs here"
+        } else {
+            "does not run here"
+        };
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(text, "{verb}: {runs}");
         for check in of_verb {
             let (mark, said) = match &check.result {
                 Ok(said) => ("ok", said),
                 Err(said) => ("no", said),
             };
-            text.push_str(&format!("  {mark}  {}: {said}\n", check.what));
+            let _ = writeln!(text, "  {mark}  {}: {said}", check.what);
         }
     }
     output::data(&text)?;

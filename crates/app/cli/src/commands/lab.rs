@@ -119,11 +119,13 @@ fn refuse(path: &Path, scenario: &Scenario) -> Result<(), Failure> {
     if problems.is_empty() {
         return Ok(());
     }
-    let list: String = problems
-        .iter()
-        .map(|problem| format!("\n  {problem}"))
-        .collect();
-    let error = anyhow::anyhow!("{} problems in `{}`:{list}", problems.len(), path.display());
+    let list: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let list = list.join("\n  ");
+    let error = anyhow::anyhow!(
+        "{} problems in `{}`:\n  {list}",
+        problems.len(),
+        path.display()
+    );
     Err(Failure::new(Kind::Usage, error))
 }
 

@@ -57,10 +57,10 @@ fn show(name: &str, as_json: bool) -> Result<(), Failure> {
     }
     let mut text = String::new();
     for (field, value) in settings.as_object().into_iter().flatten() {
-        let value = match value {
-            Value::Null => "as the kernel has it".to_owned(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
+        let value = match value.as_str() {
+            Some(text) => text.to_owned(),
+            None if value.is_null() => "as the kernel has it".to_owned(),
+            None => value.to_string(),
         };
         let _ = writeln!(text, "{field:<20} {value}");
     }

@@ -1,6 +1,11 @@
 //! What the whole-binary tests share.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::print_stderr,
+    reason = "each test binary uses its part, and a test that does not run says so"
+)]
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -45,7 +50,7 @@ impl Finished {
     }
 }
 
-/// The folder of the field reports, or `None` where LONGHAUL_FIELD_DATA is `none`; absence is a failure.
+/// The folder of the field reports, or `None` where `LONGHAUL_FIELD_DATA` is `none`; absence is a failure.
 pub fn field_data() -> Option<PathBuf> {
     let folder = match std::env::var_os("LONGHAUL_FIELD_DATA") {
         Some(value) if value == "none" => {

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
@@ -139,9 +140,12 @@ impl Topology {
              route add default via 10.10.0.1{}\n",
             congestion(HostName::Client)
         ))?;
-        let relays: String = (0..scenario.relays.len().max(1))
-            .map(|index| format!("addr add {}/24 dev {DEVICE}\n", relay_address(index)))
-            .collect();
+        let mut relays = String::new();
+        for index in 0..scenario.relays.len().max(1) {
+            let address = relay_address(index);
+            // Writing to a String cannot fail.
+            let _ = writeln!(relays, "addr add {address}/24 dev {DEVICE}");
+        }
         self.relay.ip(&format!(
             "{relays}link set {DEVICE} up\nroute add default via 10.10.0.1{}\n",
             congestion(HostName::Relay)

@@ -60,7 +60,7 @@ impl View {
                 megabytes(priming.bytes)
             )),
             Progress::Block { label, .. } => {
-                self.label = (*label).to_owned();
+                (*label).clone_into(&mut self.label);
                 self.bar.set_message(self.label.clone());
             }
             Progress::Transfer(transfer) => {

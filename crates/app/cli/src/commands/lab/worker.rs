@@ -62,7 +62,8 @@ async fn origin() -> Result<(), Failure> {
         Ok(())
     };
     let (served, printed) = tokio::join!(serving, printing);
-    printed.and(served.environment("the origin failed"))
+    served.environment("the origin failed")?;
+    printed
 }
 
 /// The built-in client; prints a line for every upload.
