@@ -544,8 +544,9 @@ fn bits_per_s(rate: Rate) -> f64 {
     rate.bits_per_s() as f64
 }
 
-/// A label as a file name.
-fn slug(label: &str) -> String {
+/// A label as a part of a file's name: lower case, words joined by dashes.
+#[must_use]
+pub fn slug(label: &str) -> String {
     let dashed: String = label
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })

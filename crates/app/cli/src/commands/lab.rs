@@ -83,9 +83,12 @@ fn publish(arguments: &LabRun, out: &Path, outcome: &Outcome) -> Result<ExitCode
         .iter()
         .map(|(arm, document)| Explained { arm, document })
         .collect();
-    let html = report::html::lab(document, &explained);
     let path = out.join("report.html");
-    std::fs::write(&path, html).environment(format!("cannot write `{}`", path.display()))?;
+    write(&path, &report::html::lab(document, &explained))?;
+    for cell in &document.cells {
+        let picture = out.join(format!("transfers-{}.svg", experiment::slug(&cell.workload)));
+        write(&picture, &report::svg::transfers(cell))?;
+    }
     if arguments.json {
         output::json(document)?;
     } else {
@@ -103,6 +106,10 @@ fn publish(arguments: &LabRun, out: &Path, outcome: &Outcome) -> Result<ExitCode
     } else {
         ExitCode::SUCCESS
     })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).environment(format!("cannot write `{}`", path.display()))
 }
 
 /// Reads a scenario and refuses it with everything that is wrong, each with its field.
