@@ -108,6 +108,8 @@ pub struct SenderView {
     pub ssthresh: u32,
     /// Segments in flight.
     pub in_flight: u32,
+    /// Payload of a full segment.
+    pub mss: u32,
     /// Bytes sent and not acknowledged.
     pub outstanding: u64,
     /// Bytes that the peer's window still allows.
@@ -217,6 +219,7 @@ impl Sender {
             cwnd: self.cwnd(),
             ssthresh: self.controller.ssthresh(),
             in_flight: self.in_flight(),
+            mss: self.mss,
             outstanding: self.nxt - self.una.min(self.nxt),
             window: self.window.edge.saturating_sub(self.nxt),
             smoothed_rtt: self.rtt.smoothed(),

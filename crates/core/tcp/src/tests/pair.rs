@@ -109,7 +109,10 @@ impl Pair {
     pub(super) fn run(&mut self, until: Time) {
         self.serve(0);
         self.serve(1);
+        let mut steps = 0;
         while let Some(next) = self.next_at().filter(|&at| at <= until) {
+            steps += 1;
+            assert!(steps < 1_000_000, "it does not come to an end at {}", self.now);
             self.now = self.now.max(next);
             self.step();
         }
@@ -160,7 +163,8 @@ impl Pair {
     }
 
     fn serve(&mut self, side: usize) {
-        loop {
+        for outputs in 0.. {
+            assert!(outputs < 100_000, "it never comes to rest at {}", self.now);
             let now = self.now;
             let end = &mut self.ends[side];
             let Some(connection) = &mut end.connection else {

@@ -1,0 +1,20 @@
+//! The virtual-time driver: TCP endpoints (crate `tcp`) over paths (crate `link`), without a clock.
+//!
+//! [`World`] is the simulator: events in one total order, time first, then path before timer, then the
+//! order in which they were made. The same calls give the same events, packet by packet.
+//!
+//! [`run`] does a whole scenario, the same file that the lab runs on real kernels, and answers in the
+//! lab's shape, so that the two can be laid side by side.
+
+mod account;
+mod experiment;
+mod hosts;
+mod http;
+mod results;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use experiment::{SimulateError, run};
+pub use world::{ConnectionId, LogEntry, Notice, PathId, Side, World};

@@ -1,0 +1,337 @@
+//! Closed forms and determinism; every test that simulates twice compares what happened.
+
+use std::time::Duration;
+
+use link::{LossSpec, PathSpec};
+use record::LimitName;
+use record::lab::{Arm, Document};
+use scenario::Scenario;
+use tcp::{Config, ReceiveBuffer};
+use units::{Bytes, LossRate, Rate, Time};
+
+use crate::{ConnectionId, PathId, Side, World, run};
+
+const FIELD_CASE_C: &str = include_str!("../../../../scenarios/field/c-uploads.toml");
+
+fn field_case_c() -> Document {
+    let scenario: Scenario = toml::from_str(FIELD_CASE_C).unwrap();
+    run(&scenario, scenario.seed).unwrap()
+}
+
+fn arm<'a>(document: &'a Document, workload: &str, name: &str) -> &'a Arm {
+    let cell = document
+        .cells
+        .iter()
+        .find(|cell| cell.workload == workload)
+        .unwrap();
+    assert!(cell.valid, "{:?}", cell.why);
+    cell.arms.iter().find(|arm| arm.name == name).unwrap()
+}
+
+fn path(rtt_ms: u64, rate: Option<Rate>, queue: Bytes, loss: LossSpec) -> PathSpec {
+    PathSpec::symmetric(Duration::from_millis(rtt_ms), rate, queue, loss, 3)
+}
+
+/// One flow that never runs out of data, from a world with a log.
+struct Flow {
+    world: World,
+    road: PathId,
+    flow: ConnectionId,
+    received: u64,
+}
+
+impl Flow {
+    fn new(path: &PathSpec, near: &Config, far: &Config) -> Self {
+        let mut world = World::new();
+        let road = world.add_path(path).unwrap();
+        let flow = world.connect(road, near, far);
+        Self {
+            world,
+            road,
+            flow,
+            received: 0,
+        }
+    }
+
+    /// Payload bits per second that arrive until `until`, in milliseconds.
+    fn goodput(&mut self, until: u64) -> f64 {
+        let started = self.world.now();
+        let before = self.received;
+        let until = Time::from_millis(until);
+        loop {
+            self.world.write(self.flow, Side::Near, u64::MAX);
+            self.received += self.world.read(self.flow, Side::Far, u64::MAX);
+            if self.world.next(until).is_none() {
+                break;
+            }
+        }
+        self.world.run_until(until);
+        let kilobytes = u32::try_from((self.received - before) / 1_000).unwrap();
+        f64::from(kilobytes) * 8_000.0 / until.since(started).as_secs_f64()
+    }
+
+    fn sender(&self) -> tcp::SenderView {
+        self.world.end(self.flow, Side::Near).unwrap().sender()
+    }
+}
+
+/// Fails unless `value` is within `tolerance` of `expected`, a share.
+#[track_caller]
+fn assert_near(value: f64, expected: f64, tolerance: f64) {
+    let error = value / expected - 1.0;
+    assert!(
+        error.abs() <= tolerance,
+        "{value} is {:.1} % off {expected}",
+        error * 100.0
+    );
+}
+
+#[test]
+fn field_case_c_takes_the_round_trips_of_slow_start() {
+    let document = field_case_c();
+    let rtt = 0.2004;
+    // The handshake, then 10, 20, 40 and 2 segments of the 72: the head travels on its own.
+    let direct = arm(&document, "100 KiB", "direct");
+    assert_near(direct.median_s.unwrap(), 5.0 * rtt, 0.01);
+    // 10, 20, 40, 80, 160, 320 and the rest of 726: the handshake and seven flights.
+    let direct = arm(&document, "1 MiB", "direct");
+    assert_near(direct.median_s.unwrap(), 8.0 * rtt, 0.02);
+    // The report measured 1016 to 1022 ms and 1714 to 2254 ms; we have no server that thinks.
+    assert!(
+        document.assertions.iter().all(|a| a.holds),
+        "{:?}",
+        document.assertions
+    );
+}
+
+#[test]
+fn a_hot_pool_reaches_the_floor_and_reuse_gets_there_from_the_second_upload_on() {
+    let document = field_case_c();
+    for (workload, floor) in [("100 KiB", 0.2089), ("1 MiB", 0.2873)] {
+        let relay = arm(&document, workload, "relay");
+        assert_near(relay.median_s.unwrap(), floor, 0.01);
+        let reuse = arm(&document, workload, "direct-reuse");
+        assert!(
+            reuse.by_position_s[0] > 4.0 * floor,
+            "{:?}",
+            reuse.by_position_s
+        );
+        assert_near(reuse.by_position_s[4], floor, 0.02);
+        let unprimed = relay.first_unprimed_s.unwrap();
+        assert!(
+            unprimed > 3.0 * floor,
+            "a connection made ahead is not enough: {unprimed}"
+        );
+    }
+    let priming = &document.priming[0];
+    assert!(priming.cwnd.unwrap() >= 2_505_000 && priming.peer_window.unwrap() >= 2_505_000);
+}
+
+#[test]
+fn limits_sum_to_what_the_transfer_took_and_name_slow_start() {
+    let document = field_case_c();
+    for cell in &document.cells {
+        for arm in &cell.arms {
+            let mean = arm.samples_s.iter().sum::<f64>() / f64::from(u32::try_from(arm.n).unwrap());
+            assert_near(arm.limits.values().sum(), mean, 0.001);
+        }
+    }
+    let limits = &arm(&document, "1 MiB", "direct").limits;
+    let largest = limits
+        .iter()
+        .max_by(|one, other| one.1.total_cmp(other.1))
+        .unwrap();
+    assert_eq!(*largest.0, LimitName::SlowStart);
+    assert_near(limits[&LimitName::Handshake], 0.2004, 0.01);
+}
+
+#[test]
+fn one_seed_gives_one_document_and_one_sequence_of_packets() {
+    assert_eq!(field_case_c(), field_case_c());
+    let lossy = LossSpec::Bernoulli(LossRate::per_billion(10_000_000).unwrap());
+    let path = path(40, Some(Rate::mbit_per_s(20)), Bytes::kib(64), lossy);
+    let run = || {
+        let mut flow = Flow::new(&path, &Config::linux(), &Config::linux());
+        flow.world.record();
+        flow.goodput(5_000);
+        flow.world.log().to_vec()
+    };
+    let (one, other) = (run(), run());
+    assert!(
+        one.len() > 2_000,
+        "{} packets are too few to mean much",
+        one.len()
+    );
+    assert!(one == other, "the same calls gave other packets");
+}
+
+#[test]
+fn a_fixed_window_gives_window_over_rtt() {
+    let far = Config {
+        window_scaling: false,
+        receive_buffer: ReceiveBuffer::Fixed(Bytes::new(65_535)),
+        ..Config::linux()
+    };
+    let path = path(
+        100,
+        Some(Rate::mbit_per_s(1_000)),
+        Bytes::mib(1),
+        LossSpec::None,
+    );
+    let mut flow = Flow::new(&path, &Config::linux(), &far);
+    flow.goodput(2_000);
+    // 45 segments of 1448 B fit, of which the odd one waits for its delayed ACK.
+    let goodput = flow.goodput(12_000);
+    let per_window = 1448.0 * 8.0 / 0.1;
+    assert!(
+        (43.9 * per_window..=45.0 * per_window).contains(&goodput),
+        "{goodput}"
+    );
+}
+
+#[test]
+fn a_send_buffer_gives_buffer_over_rtt() {
+    // Field case D: 256 KiB over 63 ms are 4.16 MB/s; the report measured 3.6 MB/s.
+    let near = Config {
+        send_buffer: Bytes::kib(256),
+        ..Config::linux()
+    };
+    let path = path(
+        63,
+        Some(Rate::mbit_per_s(10_000)),
+        Bytes::mib(8),
+        LossSpec::None,
+    );
+    let mut flow = Flow::new(&path, &near, &Config::linux());
+    flow.goodput(2_000);
+    assert_near(flow.goodput(12_000), 262_144.0 * 8.0 / 0.063, 0.05);
+}
+
+#[test]
+fn every_algorithm_fills_a_path_and_none_exceeds_it() {
+    let rate = Rate::mbit_per_s(20);
+    let wire = 20e6 * 1448.0 / 1500.0;
+    for name in [
+        "reno",
+        "cubic",
+        "cubic-hystart++",
+        "highspeed",
+        "westwood",
+        "bbr",
+    ] {
+        let near = Config {
+            algorithm: name.parse().unwrap(),
+            ..Config::linux()
+        };
+        let path = path(40, Some(rate), Bytes::kib(100), LossSpec::None);
+        let mut flow = Flow::new(&path, &near, &Config::linux());
+        flow.goodput(10_000);
+        let goodput = flow.goodput(40_000);
+        assert!(
+            goodput <= wire * 1.001,
+            "{name}: {goodput} is more than the path carries"
+        );
+        assert!(goodput >= wire * 0.93, "{name}: {goodput} of {wire}");
+        let counters = flow.world.counters(flow.road);
+        assert_eq!(counters.forward.lost.packets, 0);
+        counters.forward.check().unwrap();
+        counters.backward.check().unwrap();
+    }
+}
+
+#[test]
+fn reno_under_random_loss_follows_the_square_root() {
+    // Mathis and others 1997: MSS/RTT * sqrt(3/2) / sqrt(p), the window growing by one segment per RTT.
+    for (per_billion, p) in [(1_000_000, 1e-3), (100_000, 1e-4)] {
+        let loss = LossSpec::Bernoulli(LossRate::per_billion(per_billion).unwrap());
+        let mut path = path(50, None, Bytes::mib(1), LossSpec::None);
+        path.forward.loss = loss;
+        let near = Config {
+            algorithm: "reno".parse().unwrap(),
+            ..Config::linux()
+        };
+        let mut flow = Flow::new(&path, &near, &Config::linux());
+        flow.goodput(20_000);
+        let goodput = flow.goodput(320_000);
+        let expected = 1448.0 * 8.0 / 0.05 * (1.5_f64 / p).sqrt();
+        assert_near(goodput, expected, 0.15);
+    }
+}
+
+#[test]
+fn cubic_under_random_loss_follows_its_response_function() {
+    // RFC 9438 section 5.2 with C 0.4: window 1.17 (RTT/p^3... )^(1/4) = 1.054 (RTT^3/p^3)^(1/4) segments.
+    let p: f64 = 1e-5;
+    let rtt: f64 = 0.1;
+    let mut path = path(100, None, Bytes::mib(1), LossSpec::None);
+    path.forward.loss = LossSpec::Bernoulli(LossRate::per_billion(10_000).unwrap());
+    let mut flow = Flow::new(
+        &path,
+        &Config::linux(),
+        &Config {
+            receive_buffer: ReceiveBuffer::Fixed(Bytes::mib(64)),
+            ..Config::linux()
+        },
+    );
+    flow.goodput(60_000);
+    let goodput = flow.goodput(660_000);
+    let expected = 1448.0 * 8.0 / rtt * 1.054 * (rtt / p).powf(0.75);
+    assert_near(goodput, expected, 0.25);
+}
+
+#[test]
+fn bbr_keeps_its_rate_where_reno_loses_it() {
+    // Field case A on a kernel: 8.7 s with BBR, 26 to 31 s with Reno (10 MB, 10 Mbit/s, 70 ms, 0.5 %).
+    let loss = LossSpec::Bernoulli(LossRate::per_billion(5_000_000).unwrap());
+    let path = path(70, Some(Rate::mbit_per_s(10)), Bytes::new(100_000), loss);
+    let goodput = |name: &str| {
+        let near = Config {
+            algorithm: name.parse().unwrap(),
+            ..Config::linux()
+        };
+        let mut flow = Flow::new(&path, &near, &Config::linux());
+        flow.goodput(30_000)
+    };
+    let (bbr, reno) = (goodput("bbr"), goodput("reno"));
+    assert!(bbr > 8.2e6, "BBR: {bbr}");
+    assert!(reno < 0.5 * bbr, "Reno: {reno}, BBR: {bbr}");
+}
+
+#[test]
+fn a_low_initial_ssthresh_grows_by_one_segment_per_round_trip() {
+    // Field case E in small: from 65,535 B on, 45 segments, the window grows linearly.
+    let near = Config {
+        initial_ssthresh: Some(Bytes::new(65_535)),
+        algorithm: "reno".parse().unwrap(),
+        ..Config::linux()
+    };
+    let path = path(
+        10,
+        Some(Rate::mbit_per_s(1_000)),
+        Bytes::mib(4),
+        LossSpec::None,
+    );
+    let mut flow = Flow::new(&path, &near, &Config::linux());
+    flow.goodput(1_000);
+    let before = f64::from(flow.sender().cwnd);
+    flow.goodput(3_000);
+    let grown = f64::from(flow.sender().cwnd) - before;
+    // 200 round trips, each longer by what the ACKs wait for a second segment.
+    assert_near(grown, 200.0, 0.05);
+    assert_eq!(flow.sender().retransmissions, 0);
+}
+
+#[test]
+fn what_is_wrong_with_a_scenario_is_said_before_anything_runs() {
+    let mut scenario: Scenario = toml::from_str(FIELD_CASE_C).unwrap();
+    let client = scenario.hosts.get_mut(&scenario::HostName::Client).unwrap();
+    client.congestion_control = Some("vegas".to_owned());
+    let error = run(&scenario, 1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the client asks for a congestion control that is not simulated"
+    );
+    scenario.arms.clear();
+    let error = run(&scenario, 1).unwrap_err().to_string();
+    assert!(error.contains("`arms`"), "{error}");
+}

@@ -1,0 +1,383 @@
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use link::{Direction, InvalidPath, Item, Path, PathCounters, PathSpec, Segments};
+use tcp::{Config, Connection, Event, Output, Segment};
+use units::{Rate, SeqNum, Time};
+
+use crate::account::Account;
+
+/// Endpoints, the paths between them, and the time.
+#[derive(Debug)]
+pub struct World {
+    now: Time,
+    paths: Vec<Road>,
+    /// Two for each connection: the near end, then the far end.
+    ends: Vec<End>,
+    timers: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    made: u64,
+    notices: VecDeque<Notice>,
+    log: Option<Vec<LogEntry>>,
+    delivered: u64,
+}
+
+/// A path of a [`World`].
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct PathId(usize);
+
+/// A connection of a [`World`].
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ConnectionId(usize);
+
+/// The ends of a connection: the near one opened it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Side {
+    /// Opened the connection; its packets go forward on the path.
+    Near,
+    /// Was connected to.
+    Far,
+}
+
+/// Something an application wants to know.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Notice {
+    /// On which connection.
+    pub connection: ConnectionId,
+    /// At which end.
+    pub side: Side,
+    /// What.
+    pub event: Event,
+}
+
+/// A segment that left an end, for comparing runs and for writing captures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LogEntry {
+    /// When.
+    pub at: Time,
+    /// On which connection.
+    pub connection: ConnectionId,
+    /// From which end.
+    pub side: Side,
+    /// The segment.
+    pub segment: Segment,
+}
+
+#[derive(Debug)]
+struct Road {
+    path: Path<Packet>,
+    /// Product of rate and round-trip time in bytes, both ways; from there on a path is full.
+    product: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    to: usize,
+    segment: Segment,
+}
+
+#[derive(Debug)]
+struct End {
+    connection: Option<Connection>,
+    /// How to answer a SYN.
+    config: Option<Box<Config>>,
+    iss: SeqNum,
+    path: usize,
+    direction: Direction,
+    /// When it wants to be woken, and when its earliest entry in the heap will do so.
+    wanted: Option<Time>,
+    scheduled: Option<Time>,
+    account: Option<Account>,
+}
+
+// === impl World ===
+
+impl World {
+    /// An empty world at time zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            now: Time::ZERO,
+            paths: Vec::new(),
+            ends: Vec::new(),
+            timers: BinaryHeap::new(),
+            made: 0,
+            notices: VecDeque::new(),
+            log: None,
+            delivered: 0,
+        }
+    }
+
+    /// Keeps every segment from now on.
+    pub fn record(&mut self) {
+        self.log.get_or_insert_default();
+    }
+
+    /// The segments kept since [`record`](Self::record).
+    #[must_use]
+    pub fn log(&self) -> &[LogEntry] {
+        self.log.as_deref().unwrap_or_default()
+    }
+
+    /// The moment at which the world stands.
+    #[must_use]
+    pub const fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Packets delivered by all paths so far.
+    #[must_use]
+    pub const fn packets(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Adds a path.
+    pub fn add_path(&mut self, spec: &PathSpec) -> Result<PathId, InvalidPath> {
+        let rate = spec.forward.rate.unwrap_or(Rate::bit_per_s(u64::MAX));
+        let product = rate
+            .checked_mul(spec.rtt())
+            .map_or(u64::MAX, units::Bytes::get);
+        let path = Path::new(spec, Duration::ZERO)?;
+        self.paths.push(Road { path, product });
+        Ok(PathId(self.paths.len() - 1))
+    }
+
+    /// Where the packets of a path are.
+    #[must_use]
+    pub fn counters(&self, path: PathId) -> PathCounters {
+        self.paths[path.0].path.counters()
+    }
+
+    /// Opens a connection from the near to the far end of `path`.
+    pub fn connect(&mut self, path: PathId, near: &Config, far: &Config) -> ConnectionId {
+        let id = ConnectionId(self.ends.len() / 2);
+        // Distinct, and far apart: connections of one world never share numbers by accident.
+        let number = u32::try_from(self.ends.len()).unwrap_or(u32::MAX);
+        let iss = |salt: u32| SeqNum::new((number ^ salt).wrapping_mul(0x9e37_79b1));
+        let end = |connection, config, salt, direction| End {
+            connection,
+            config,
+            iss: iss(salt),
+            path: path.0,
+            direction,
+            wanted: None,
+            scheduled: None,
+            account: None,
+        };
+        let connection = Connection::connect(near, self.now, iss(1));
+        self.ends
+            .push(end(Some(connection), None, 1, Direction::Forward));
+        let far = Some(Box::new(far.clone()));
+        self.ends.push(end(None, far, 2, Direction::Backward));
+        self.drain(index(id, Side::Near));
+        id
+    }
+
+    /// Books from now on what holds this end back.
+    pub fn keep_account(&mut self, connection: ConnectionId, side: Side) {
+        let now = self.now;
+        self.ends[index(connection, side)].account = Some(Account::new(now));
+    }
+
+    /// Seconds by limit since [`keep_account`](Self::keep_account).
+    #[must_use]
+    pub fn limits(&self, connection: ConnectionId, side: Side) -> record::LimitSeconds {
+        let account = self.ends[index(connection, side)].account.as_ref();
+        account
+            .map(|account| account.seconds(self.now))
+            .unwrap_or_default()
+    }
+
+    /// One end of a connection; `None` at the far end before the SYN has come.
+    #[must_use]
+    pub fn end(&self, connection: ConnectionId, side: Side) -> Option<&Connection> {
+        self.ends[index(connection, side)].connection.as_ref()
+    }
+
+    /// Writes as much of `bytes` as the send buffer takes, and returns how much.
+    pub fn write(&mut self, connection: ConnectionId, side: Side, bytes: u64) -> u64 {
+        let now = self.now;
+        self.act(connection, side, |end| end.write(now, bytes))
+            .unwrap_or(0)
+    }
+
+    /// Reads at most `most` bytes and returns how many.
+    pub fn read(&mut self, connection: ConnectionId, side: Side, most: u64) -> u64 {
+        let now = self.now;
+        self.act(connection, side, |end| end.read(now, most))
+            .unwrap_or(0)
+    }
+
+    /// Sends a FIN behind what was written.
+    pub fn close(&mut self, connection: ConnectionId, side: Side) {
+        self.act(connection, side, Connection::close);
+    }
+
+    fn act<T>(
+        &mut self,
+        connection: ConnectionId,
+        side: Side,
+        action: impl FnOnce(&mut Connection) -> T,
+    ) -> Option<T> {
+        let at = index(connection, side);
+        let result = self.ends[at].connection.as_mut().map(action);
+        self.drain(at);
+        result
+    }
+
+    /// The next thing an application wants to know, up to `until`; `None` when there is nothing more,
+    /// with the world standing at `until`, or where its last event was.
+    pub fn next(&mut self, until: Time) -> Option<Notice> {
+        loop {
+            if let Some(notice) = self.notices.pop_front() {
+                return Some(notice);
+            }
+            if !self.step(until) {
+                return None;
+            }
+        }
+    }
+
+    /// Runs up to `until`, passing every notice over.
+    pub fn run_until(&mut self, until: Time) {
+        while self.next(until).is_some() {}
+        self.now = self.now.max(until);
+    }
+
+    /// Lets the next event happen, unless it lies after `until`.
+    fn step(&mut self, until: Time) -> bool {
+        let mut arrival: Option<(Time, usize)> = None;
+        for (number, road) in self.paths.iter().enumerate() {
+            if let Some(at) = road.path.next_at()
+                && arrival.is_none_or(|(earliest, _)| at < earliest)
+            {
+                arrival = Some((at, number));
+            }
+        }
+        let timer = self.timers.peek().map(|Reverse((at, _, end))| (*at, *end));
+        match (arrival, timer) {
+            (Some((at, path)), timer) if at <= until && timer.is_none_or(|(due, _)| at <= due) => {
+                self.now = self.now.max(at);
+                self.deliver(path);
+                true
+            }
+            (_, Some((at, end))) if at <= until => {
+                self.timers.pop();
+                self.now = self.now.max(at);
+                self.wake(at, end);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn deliver(&mut self, path: usize) {
+        let now = self.now;
+        while let Some(delivery) = self.paths[path].path.poll(now) {
+            self.delivered += 1;
+            let Packet { to, segment } = delivery.payload;
+            let end = &mut self.ends[to];
+            if let Some(connection) = &mut end.connection {
+                connection.handle_segment(now, &segment);
+            } else if let Some(config) = &end.config {
+                end.connection = Connection::accept(config, now, &segment, end.iss);
+            }
+            self.drain(to);
+        }
+    }
+
+    fn wake(&mut self, at: Time, number: usize) {
+        let end = &mut self.ends[number];
+        if end.scheduled != Some(at) {
+            // An earlier entry has replaced this one.
+            return;
+        }
+        end.scheduled = None;
+        if end.wanted.is_some_and(|wanted| wanted <= at) {
+            if let Some(connection) = &mut end.connection {
+                connection.handle_timeout(at);
+            }
+            self.drain(number);
+        } else {
+            self.schedule(number);
+        }
+    }
+
+    /// Does all that an end wants at this moment.
+    fn drain(&mut self, number: usize) {
+        let now = self.now;
+        let end = &mut self.ends[number];
+        let Some(connection) = &mut end.connection else {
+            return;
+        };
+        let id = ConnectionId(number / 2);
+        let side = if number.is_multiple_of(2) {
+            Side::Near
+        } else {
+            Side::Far
+        };
+        loop {
+            match connection.poll_output(now) {
+                Output::Transmit { segment, .. } => {
+                    if let Some(log) = &mut self.log {
+                        log.push(LogEntry {
+                            at: now,
+                            connection: id,
+                            side,
+                            segment,
+                        });
+                    }
+                    let packet = Packet {
+                        to: number ^ 1,
+                        segment,
+                    };
+                    let item = Item {
+                        segments: Segments::single(segment.ipv4_len()),
+                        payload: packet,
+                    };
+                    self.paths[end.path].path.offer(now, end.direction, item);
+                }
+                Output::Event(event) => self.notices.push_back(Notice {
+                    connection: id,
+                    side,
+                    event,
+                }),
+                Output::Timeout(at) => {
+                    end.wanted = at;
+                    break;
+                }
+            }
+        }
+        if let Some(account) = &mut end.account {
+            account.update(now, connection, self.paths[end.path].product);
+        }
+        self.schedule(number);
+    }
+
+    /// Makes sure that the heap holds an entry no later than the end wants. One that comes too early
+    /// is cheaper than one for every ACK.
+    fn schedule(&mut self, number: usize) {
+        let end = &mut self.ends[number];
+        let Some(wanted) = end.wanted else { return };
+        if end.scheduled.is_some_and(|scheduled| scheduled <= wanted) {
+            return;
+        }
+        end.scheduled = Some(wanted);
+        self.made += 1;
+        self.timers.push(Reverse((wanted, self.made, number)));
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const fn index(connection: ConnectionId, side: Side) -> usize {
+    2 * connection.0
+        + match side {
+            Side::Near => 0,
+            Side::Far => 1,
+        }
+}
