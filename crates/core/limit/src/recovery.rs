@@ -11,9 +11,9 @@ pub(crate) fn spans(replay: &Replay, end: Time) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut until: Option<i64> = None;
     for repeat in &replay.repeats {
-        let acked = replay.acked_to(repeat.at);
-        if repeat.cause == Repair::Spurious && acked.is_some_and(|acked| acked > repeat.from) {
-            // The sender knew before the tap saw the repeat that nothing was missing.
+        if repeat.cause == Repair::Spurious {
+            // Nothing was missing, so nothing was repaired: the bytes had arrived, and what delayed the
+            // news (a slow reader, a delayed ACK, a queue) is what held the sender.
             continue;
         }
         let within = until.is_some_and(|point| repeat.from < point);

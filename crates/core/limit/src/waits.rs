@@ -146,7 +146,8 @@ impl<'a> Judge<'a> {
             .filter(|(index, send)| {
                 let pause = sends.get(index + 1).map(|next| next.at.since(send.at));
                 let paused = pause.is_none_or(|pause| pause > self.reaction);
-                self.released(*index).is_none() && (paused || self.drained(*index).is_some())
+                let over = paused && !self.is_paced(*index);
+                self.released(*index).is_none() && (over || self.drained(*index).is_some())
             })
             .map(|(_, send)| send.at)
             .collect()
@@ -180,10 +181,18 @@ impl<'a> Judge<'a> {
         let Some(next) = self.replay.sends.get(index + 1) else {
             return Verdict::Nothing;
         };
+        if let Some(ack) = self.made_room(index, send, next)
+            && let Some(held) = self.window_had_no_room(ack, next, send)
+        {
+            self.note_peak(ack);
+            return held;
+        }
         let Some(ack) = self.released(index) else {
             let gap = next.at.since(send.at);
             return if gap <= self.reaction && self.drained(index).is_none() {
                 Verdict::Burst
+            } else if self.is_paced(index) {
+                self.paced(send, ends)
             } else {
                 Verdict::Nothing
             };
@@ -207,17 +216,38 @@ impl<'a> Judge<'a> {
         if self.path_is_full(ack) {
             return Verdict::Held(LimitName::Bottleneck, None);
         }
+        Verdict::OwnWindow(self.growth_after(ack.at, next.at, ends))
+    }
+
+    /// Growth over the round trip after `at`, or until the data behind `sent_at` ends.
+    fn growth_after(&self, at: Time, sent_at: Time, ends: &[Time]) -> Growth {
         let data_ends = ends
-            .get(ends.partition_point(|end| *end < next.at))
-            .copied();
-        let data_ends = data_ends.unwrap_or(Time::MAX);
-        Verdict::OwnWindow(growth::after(
-            self.replay,
-            ack.at,
-            self.rtt,
-            data_ends,
-            self.mss,
-        ))
+            .get(ends.partition_point(|end| *end < sent_at))
+            .copied()
+            .unwrap_or(Time::MAX);
+        growth::after(self.replay, at, self.rtt, data_ends, self.mss)
+    }
+
+    /// Full segments follow each other within a fraction of the round trip while data flies, and no ACK
+    /// lets them out: a timer does, the sender's (pacing: BBR, fq, `SO_MAX_PACING_RATE`) or the
+    /// application's.
+    fn is_paced(&self, index: usize) -> bool {
+        let sends = &self.replay.sends;
+        let (Some(send), Some(next)) = (sends.get(index), sends.get(index + 1)) else {
+            return false;
+        };
+        let full = |send: &Send| (send.to - send.from) % self.mss == 0;
+        let soon = next.at.since(send.at) <= self.rtt / 4;
+        soon && full(send) && full(next) && self.drained(index).is_none()
+    }
+
+    /// A pacing rate follows the congestion window, and an application's does not: it doubles per round
+    /// trip in slow start. A steady rate says nothing of whose timer it is.
+    fn paced(&self, send: &Send, ends: &[Time]) -> Verdict {
+        match self.growth_after(send.at, send.at, ends) {
+            Growth::Exponential => Verdict::OwnWindow(Growth::Exponential),
+            Growth::Slow | Growth::Unseen => Verdict::Nothing,
+        }
     }
 
     /// A sender with data in hand keeps as much in flight as it may, and sends full segments. Half of the
@@ -232,15 +262,34 @@ impl<'a> Judge<'a> {
         (full || cut_by_writes) && ack.flight_before * 2 >= recent
     }
 
+    /// The ACK that made room for `next`, if there was none behind `send`, and `next` followed soon
+    /// compared with the stall: on a short path a tenth of a stall is many round trips.
+    fn made_room(&self, index: usize, send: &Send, next: &Send) -> Option<&'a Ack> {
+        let wanted = (next.to - next.from).min(self.mss);
+        let opened = self.replay.acks_after(index).iter().find(|ack| {
+            let had_room = ack
+                .edge_before
+                .is_none_or(|edge| edge.saturating_sub(send.to) >= wanted);
+            let has_room = ack
+                .window
+                .map(|window| ack.acked.saturating_add_unsigned(window))
+                .is_some_and(|edge| edge.saturating_sub(send.to) >= wanted);
+            !had_room && has_room
+        })?;
+        let patience = self.reaction.max(opened.at.since(send.at) / 10);
+        (next.at.since(opened.at) <= patience).then_some(opened)
+    }
+
     fn window_had_no_room(&self, ack: &Ack, next: &Send, send: &Send) -> Option<Verdict> {
-        let room = ack.edge_before? - send.to;
+        let room = ack.edge_before?.saturating_sub(send.to);
         // Case B of the field: a window of 4096 bytes holds two segments of 1448; the third has no room,
         // although the window is never "full".
         let wanted = (next.to - next.from).min(self.mss);
         if room >= wanted {
             return None;
         }
-        if self.path_is_full(ack) {
+        // No queue closes a window: its reader does.
+        if ack.window_before != Some(0) && self.path_is_full(ack) {
             // The window is full only because the queue holds it: without the queue it would carry more
             // than the path.
             return Some(Verdict::Held(LimitName::Bottleneck, None));

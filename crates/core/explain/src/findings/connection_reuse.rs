@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use connections::{Endpoint, Side, Turn};
+use limit::{Detail, LimitName};
 use record::explain::{Confidence, Evidence, Finding, Prediction};
 use units::{Bytes, Floor, PacketOverhead, Rate};
 
@@ -22,6 +23,8 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
 
 /// More requests than this on a connection is reuse.
 const FEW_REQUESTS: usize = 2;
+/// Below this per connection, as on a local network, set-up costs processors, not time.
+const NEGLIGIBLE: Duration = Duration::from_millis(1);
 
 /// A request on a fresh connection, and what it would have taken on a hot one.
 struct Fresh<'a> {
@@ -35,6 +38,9 @@ struct Fresh<'a> {
     server: Duration,
     /// From the response's first byte to its last.
     response: Duration,
+    /// What set-up and growth took of the time until the response, as far as the capture tells them
+    /// from other limits: more than this no reuse saves.
+    grew: Duration,
     overhead: PacketOverhead,
 }
 
@@ -75,6 +81,11 @@ fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
     if avoidable == 0 || avoidable * 2 < fresh.len() {
         return None;
     }
+    let requests = fresh
+        .iter()
+        .filter_map(|one| group.iter().find(|analysed| analysed.id == one.id))
+        .map(|analysed| analysed.connection.turns.len())
+        .sum();
     let up = path::rate(group.iter().copied(), Side::Client);
     let hot = |one: &Fresh<'_>| predicted(one.rtt, one.turn.request_bytes(), one, up).0;
     let lost: Duration = fresh
@@ -82,6 +93,9 @@ fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
         .map(|one| one.waited.saturating_sub(one.pause + hot(one)))
         .sum();
     let waited: Duration = fresh.iter().map(|one| one.waited).sum();
+    if lost * 100 < waited || lost < NEGLIGIBLE * u32::try_from(fresh.len()).unwrap_or(u32::MAX) {
+        return None;
+    }
     let rtt = median(fresh.iter().map(|one| one.rtt))?;
     let server = &group.first()?.connection.server;
     Some(Found {
@@ -90,14 +104,8 @@ fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
         summary: format!(
             "{} to {server}, one after the other, carry {}: {} of {} that the client waited went into \
              handshakes and slow start over {} of RTT",
-            count(group.len(), "connection"),
-            count(
-                group
-                    .iter()
-                    .map(|analysed| analysed.connection.turns.len())
-                    .sum(),
-                "request"
-            ),
+            count(fresh.len(), "new connection"),
+            count(requests, "request"),
             ms(lost),
             ms(waited),
             ms(rtt)
@@ -138,12 +146,41 @@ fn fresh<'a>(analysed: &Analysed<'a>) -> Option<Fresh<'a>> {
         pause: turn.first_sent.at.since(connection.handshake_span()?.1),
         server,
         response,
+        grew: grew(analysed, turn),
         overhead: overhead(connection, Side::Client),
     })
 }
 
+/// Time from the SYN to the end of `turn` that a connection which is open and has grown does not need.
+fn grew(analysed: &Analysed<'_>, turn: &Turn) -> Duration {
+    let until = turn.completed_at().unwrap_or(analysed.connection.last_at);
+    let spans = &analysed.to_server.attribution.spans;
+    spans
+        .iter()
+        .filter(|span| match span.limit {
+            LimitName::Handshake
+            | LimitName::SlowStart
+            | LimitName::CongestionAvoidance
+            | LimitName::Unknown => true,
+            LimitName::ReceiveWindow => span.detail == Some(Detail::Growing),
+            LimitName::TlsHandshake
+            | LimitName::LossRecovery
+            | LimitName::Policer
+            | LimitName::Bottleneck
+            | LimitName::LossLimited
+            | LimitName::SendBuffer
+            | LimitName::NagleDelayedAck
+            | LimitName::Closing
+            | LimitName::Application
+            | LimitName::Propagation => false,
+        })
+        .map(|span| span.to.min(until).since(span.from))
+        .sum()
+}
+
 /// Time on a connection that is open, idle and large enough: one round trip, the request's serialisation,
-/// the server's time and that of the response's bytes. With the derivation.
+/// the server's time and that of the response's bytes; and whatever else than set-up and growth held the
+/// request, which no pool takes away. With the derivation.
 fn predicted(
     rtt: Duration,
     request_bytes: u64,
@@ -153,7 +190,7 @@ fn predicted(
     let ip_bytes = like.overhead.ip_bytes(Bytes::new(request_bytes));
     let floor = rate.and_then(|rate| Floor::new(1, rtt, ip_bytes, rounded(rate)));
     let rest = like.server + like.response;
-    match floor {
+    let (total, derivation) = match floor {
         Some(floor) => (
             floor.total() + rest,
             format!("{floor}; + {} in the server and for its response", ms(rest)),
@@ -168,6 +205,17 @@ fn predicted(
                 ip_bytes.get()
             ),
         ),
+    };
+    let stays = like.waited.saturating_sub(like.pause + like.grew);
+    match stays.checked_sub(total) {
+        Some(more) if !more.is_zero() => (
+            stays,
+            format!(
+                "{derivation}; + {} under other limits, which stay",
+                ms(more)
+            ),
+        ),
+        Some(_) | None => (total, derivation),
     }
 }
 
@@ -241,6 +289,7 @@ fn typical<'a>(class: &[&Fresh<'a>]) -> Option<Fresh<'a>> {
         pause: median(class.iter().map(|one| one.pause))?,
         server: median(class.iter().map(|one| one.server))?,
         response: median(class.iter().map(|one| one.response))?,
+        grew: median(class.iter().map(|one| one.grew))?,
         overhead: middle.overhead,
     })
 }
