@@ -4,24 +4,27 @@
 //! time cargo run --release -p longhaul-sim --example dumbbell -- 10000 1 cubic 10 0
 //! ```
 //!
-//! Arguments: Mbit/s, RTT in ms, congestion control, seconds to simulate, losses per 10^9.
+//! Arguments: Mbit/s, RTT in ms, congestion control, seconds to simulate, losses per 10^9, and as a last
+//! one, if wanted, the initial slow-start threshold in bytes (field case E: 65535).
 
 #![expect(clippy::print_stdout, reason = "a program to be run by hand")]
 
 use std::time::Duration;
 
 use link::{LossSpec, PathSpec};
-use sim::{Side, World};
+use longhaul_sim::{Side, World};
 use tcp::{Config, ReceiveBuffer};
 use units::{Bytes, LossRate, Rate, Time};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [rate, rtt, algorithm, seconds, loss] = arguments.as_slice() else {
-        return Err("usage: dumbbell MBIT/S RTT_MS ALGORITHM SECONDS LOSSES_PER_10^9".into());
+    let [rate, rtt, algorithm, seconds, loss, ssthresh @ ..] = arguments.as_slice() else {
+        return Err(
+            "usage: dumbbell MBIT/S RTT_MS ALGORITHM SECONDS LOSSES_PER_10^9 [SSTHRESH]".into(),
+        );
     };
     let rate = Rate::mbit_per_s(rate.parse()?);
-    let rtt = Duration::from_micros(rtt.parse::<u64>()?.saturating_mul(1_000));
+    let rtt = Duration::from_secs_f64(rtt.parse::<f64>()? / 1e3);
     let product = rate.checked_mul(rtt).ok_or("too large")?;
     let loss = LossRate::per_billion(loss.parse()?).ok_or("more than everything")?;
     let mut path = PathSpec::symmetric(
@@ -37,6 +40,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let near = Config {
         algorithm: algorithm.parse()?,
         send_buffer: Bytes::mib(512),
+        initial_ssthresh: ssthresh
+            .first()
+            .map(|bytes| bytes.parse())
+            .transpose()?
+            .map(Bytes::new),
         ..Config::linux()
     };
     let far = Config {

@@ -36,7 +36,7 @@ fn path(rtt_ms: u64, rate: Option<Rate>, queue: Bytes, loss: LossSpec) -> PathSp
 struct Flow {
     world: World,
     road: PathId,
-    flow: ConnectionId,
+    connection: ConnectionId,
     received: u64,
 }
 
@@ -44,11 +44,11 @@ impl Flow {
     fn new(path: &PathSpec, near: &Config, far: &Config) -> Self {
         let mut world = World::new();
         let road = world.add_path(path).unwrap();
-        let flow = world.connect(road, near, far);
+        let connection = world.connect(road, near, far);
         Self {
             world,
             road,
-            flow,
+            connection,
             received: 0,
         }
     }
@@ -59,8 +59,8 @@ impl Flow {
         let before = self.received;
         let until = Time::from_millis(until);
         loop {
-            self.world.write(self.flow, Side::Near, u64::MAX);
-            self.received += self.world.read(self.flow, Side::Far, u64::MAX);
+            self.world.write(self.connection, Side::Near, u64::MAX);
+            self.received += self.world.read(self.connection, Side::Far, u64::MAX);
             if self.world.next(until).is_none() {
                 break;
             }
@@ -71,7 +71,10 @@ impl Flow {
     }
 
     fn sender(&self) -> tcp::SenderView {
-        self.world.end(self.flow, Side::Near).unwrap().sender()
+        self.world
+            .end(self.connection, Side::Near)
+            .unwrap()
+            .sender()
     }
 }
 
