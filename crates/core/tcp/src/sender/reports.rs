@@ -1,0 +1,275 @@
+//! What the peer reports: acknowledgements, SACK blocks, windows; and what follows for loss and window.
+
+use core::time::Duration;
+
+use congestion::{Acknowledgement, DeliveryRate};
+use units::Time;
+
+use super::{Report, Sender, floor_millis};
+use crate::config::LossDetection;
+use crate::recovery::{Phase, Reduction};
+use crate::scoreboard::Delivery;
+
+impl Sender {
+    /// The peer acknowledges, within what was sent. `blocks` are its SACK blocks as offsets.
+    pub(crate) fn on_report(
+        &mut self,
+        now: Time,
+        report: &Report,
+        blocks: impl Iterator<Item = (u64, u64)>,
+    ) {
+        let window_changed = self.update_window(report);
+        let in_flight_before = self.in_flight();
+        let mut delivery = Delivery::default();
+        let mut duplicate = false;
+        if self.sack {
+            duplicate = self.take_blocks(report.to, blocks, &mut delivery);
+        }
+        let advanced = report.to > self.una;
+        if advanced {
+            self.board.acknowledge(report.to, &mut delivery);
+            self.una = report.to;
+            self.nxt = self.nxt.max(self.una);
+            self.timeouts = 0;
+            self.window_probes = 0;
+            self.rtt.reset_backoff();
+        }
+        if self.una == self.nxt && self.window.edge > self.nxt {
+            self.window_probes = 0;
+        }
+        let outstanding = self.nxt > self.una;
+        let plain_duplicate = !self.sack && !advanced && !report.occupied && !window_changed;
+        if plain_duplicate && outstanding && report.to == self.una {
+            self.duplicate_acks = self.duplicate_acks.saturating_add(1);
+            delivery.segments += 1;
+        } else if advanced && self.duplicate_acks > 0 {
+            // All but the repaired segment were counted by their duplicate ACKs (`tcp_remove_reno_sacks`).
+            let counted = delivery.segments.saturating_sub(1).min(self.duplicate_acks);
+            self.duplicate_acks -= counted;
+            delivery.segments -= counted;
+        }
+        let rtt = delivery.unambiguous_at.map(|at| now.since(at));
+        if let Some(rtt) = rtt {
+            self.rtt.sample(now, rtt);
+        }
+        if let Some(newest) = &delivery.newest {
+            self.rack.on_delivery(now, newest, self.rtt.min());
+        }
+        if delivery.reordered {
+            self.rack.on_reordering();
+        }
+        if duplicate {
+            self.rack.on_duplicate(self.una, self.nxt);
+        }
+        let rate = self.rate_sample(now, &delivery);
+        let recovering = self.phase != Phase::Open;
+        if advanced {
+            self.undo_if_spurious(now, report);
+            self.answer_probe(now, duplicate);
+        }
+        let (lost, reorder_at) = self.detect(now, advanced);
+        self.advance_phase(now, advanced, lost);
+        self.control(
+            now,
+            &delivery,
+            in_flight_before,
+            lost,
+            rtt,
+            rate,
+            advanced,
+            recovering,
+        );
+        if !self.sack && advanced && self.phase == Phase::Open {
+            self.duplicate_acks = 0;
+        }
+        self.set_timer(now, advanced, delivery.segments > 0, reorder_at);
+    }
+
+    pub(super) fn update_window(&mut self, report: &Report) -> bool {
+        let edge = report.to + report.window;
+        // RFC 9293 section 3.10.7.4, fifth check: SND.WL1 and SND.WL2 keep old segments from updating.
+        let newer = self.window.from < report.from
+            || (self.window.from == report.from && self.window.acked <= report.to);
+        if !newer {
+            return false;
+        }
+        self.window.from = report.from;
+        self.window.acked = report.to;
+        self.window.largest = self.window.largest.max(report.window);
+        // Only a window that really opens or closes is news; the same edge seen from further on is not.
+        let changed = edge != self.window.edge;
+        self.window.edge = edge;
+        changed
+    }
+
+    /// Whether the first block reports a duplicate (RFC 2883).
+    pub(super) fn take_blocks(
+        &mut self,
+        to: u64,
+        blocks: impl Iterator<Item = (u64, u64)>,
+        delivery: &mut Delivery,
+    ) -> bool {
+        let mut duplicate = false;
+        let mut first: Option<(u64, u64)> = None;
+        for (left, right) in blocks {
+            if left >= right || right > self.nxt {
+                continue;
+            }
+            match first {
+                None => {
+                    first = Some((left, right));
+                    duplicate = right <= to;
+                }
+                Some(block) if !duplicate => duplicate = left <= block.0 && block.1 <= right,
+                Some(_) => {}
+            }
+            if left > self.una && right > to {
+                self.board.sack(left..right, delivery);
+            }
+        }
+        duplicate
+    }
+
+    pub(super) fn detect(&mut self, now: Time, advanced: bool) -> (u32, Option<Time>) {
+        if !self.sack {
+            return (self.detect_by_duplicates(advanced), None);
+        }
+        match (self.config.loss_detection, self.rack.newest) {
+            (LossDetection::Rack, Some(newest)) => {
+                let recovering = self.phase != Phase::Open;
+                let sacked = self.board.sacked();
+                let wait = self
+                    .rack
+                    .wait(recovering, sacked, self.rtt.min(), self.rtt.smoothed());
+                self.board.detect_by_time(now, newest, wait)
+            }
+            (LossDetection::Rack, None) => (0, None),
+            (LossDetection::DuplicateAcks, _) => (self.board.detect_by_count(3, self.mss), None),
+        }
+    }
+
+    pub(super) fn detect_by_duplicates(&mut self, advanced: bool) -> u32 {
+        match self.phase {
+            //= https://www.rfc-editor.org/rfc/rfc6582#section-3.2
+            //# When the third duplicate ACK is received, the TCP sender first
+            //# checks the value of recover to see if the Cumulative
+            //# Acknowledgment field covers more than recover.
+            Phase::Open if self.duplicate_acks == 3 && !advanced && self.una > self.recover => {
+                self.board.lose_first()
+            }
+            Phase::Recovery { until } if advanced && self.una < until => {
+                // RFC 6582 section 3.2 step 3, partial acknowledgment: the next hole is at its edge.
+                self.board.lose_first()
+            }
+            Phase::Open | Phase::Recovery { .. } | Phase::Loss { .. } => 0,
+        }
+    }
+
+    pub(super) fn advance_phase(&mut self, now: Time, advanced: bool, lost: u32) {
+        match self.phase {
+            Phase::Open => {
+                if lost > 0 {
+                    self.enter_recovery(now);
+                }
+            }
+            Phase::Recovery { until } | Phase::Loss { until } => {
+                if advanced && self.una >= until {
+                    self.leave_recovery(now);
+                    if self.board.lost() > 0 {
+                        self.enter_recovery(now);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn enter_recovery(&mut self, now: Time) {
+        let cwnd = self.cwnd();
+        let in_flight = self.in_flight();
+        self.phase = Phase::Recovery { until: self.nxt };
+        self.recover = self.nxt;
+        self.first_repair_at = None;
+        self.tail_probe = None;
+        self.controller.on_congestion_event(now, in_flight);
+        let spread = self.config.proportional_rate_reduction;
+        if spread && !self.controller.shapes_recovery() {
+            self.reduction = Some(Reduction::start(cwnd, in_flight));
+        }
+    }
+
+    pub(super) fn leave_recovery(&mut self, now: Time) {
+        self.phase = Phase::Open;
+        self.reduction = None;
+        self.duplicate_acks = 0;
+        self.first_repair_at = None;
+        self.rack.on_recovery_end();
+        self.controller.on_recovery_end(now);
+    }
+
+    /// RFC 3522 (Eifel): the ACK that ends the wait echoes a time before the first repetition, so it was
+    /// caused by the original, and nothing had been lost.
+    pub(super) fn undo_if_spurious(&mut self, now: Time, report: &Report) {
+        let (Some(echoed), Some(repaired)) = (report.echoed_at, self.first_repair_at) else {
+            return;
+        };
+        if self.phase == Phase::Open || echoed >= floor_millis(repaired) {
+            return;
+        }
+        self.board.restore_lost();
+        self.controller.undo();
+        self.counters.spurious += 1;
+        self.leave_recovery(now);
+    }
+
+    pub(super) fn answer_probe(&mut self, now: Time, duplicate: bool) {
+        if let Some(probe) = self.tail_probe.filter(|probe| self.una >= probe.until) {
+            self.tail_probe = None;
+            // RFC 8985 section 7.4.2: the probe repaired a loss that nothing else would have shown.
+            if probe.repeated && !duplicate && self.phase == Phase::Open {
+                self.controller
+                    .on_congestion_event(now, self.board.in_flight());
+                self.controller.on_recovery_end(now);
+            }
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one ACK, told once; a struct would only rename it"
+    )]
+    pub(super) fn control(
+        &mut self,
+        now: Time,
+        delivery: &Delivery,
+        in_flight_before: u32,
+        lost: u32,
+        rtt: Option<Duration>,
+        rate: Option<DeliveryRate>,
+        advanced: bool,
+        recovering: bool,
+    ) {
+        let in_flight = self.in_flight();
+        if let Some(reduction) = &mut self.reduction {
+            let ssthresh = self.controller.ssthresh();
+            reduction.on_ack(ssthresh, in_flight, delivery.segments, advanced, lost);
+        }
+        if delivery.segments == 0 && rtt.is_none() && lost == 0 {
+            return;
+        }
+        let in_recovery = matches!(self.phase, Phase::Recovery { .. });
+        self.controller.on_ack(&Acknowledgement {
+            now,
+            delivered: delivery.segments,
+            lost,
+            rtt,
+            in_flight_before,
+            in_flight,
+            may_grow: !in_recovery && advanced && !(recovering && self.phase == Phase::Open),
+            cwnd_limited: self.is_cwnd_limited(),
+            acked_to: self.una,
+            sent_to: self.nxt,
+            rate,
+            recovering: self.phase != Phase::Open,
+        });
+    }
+}
