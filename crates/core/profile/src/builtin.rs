@@ -32,6 +32,7 @@ pub fn lan() -> TcpProfile {
         // CUBIC (RFC 9438): window growth is over before it matters at 1 ms, and it shares a switch
         // fairly with everything else there.
         congestion_control: names(&["cubic"]),
+        congestion_control_forgetting: None,
         // A relay writes whole messages: waiting for an ACK only adds a delayed ACK's 40 ms.
         nagle: false,
         max_pacing_rate: None,
@@ -56,6 +57,7 @@ pub fn wan() -> TcpProfile {
         // BBR keeps its rate under random loss (measured, 10 Mbit/s, 70 ms, 0.5 %: 8.7 s where CUBIC
         // takes 29 s); CUBIC where the kernel has no BBR.
         congestion_control: names(&["bbr", "cubic"]),
+        congestion_control_forgetting: None,
         nagle: false,
         max_pacing_rate: None,
         // 256 KiB is 2 ms at 1 Gbit/s: enough to hide the relay's wake-up, little enough that a slow
@@ -79,10 +81,12 @@ pub fn s3() -> TcpProfile {
     TcpProfile {
         name: "s3".into(),
         // CUBIC keeps the window it has over idle time where tcp_slow_start_after_idle is 0, and a
-        // window is what a hot connection is made of. Where that sysctl is 1, `wan` is better: BBR keeps
-        // a bandwidth estimate instead. Measured over 200.4 ms and 100 Mbit/s, 100 KiB uploads after
-        // silence: CUBIC 210 to 217 ms, BBR 210 to 274 ms, CUBIC with that sysctl at 1 806 ms.
+        // window is what a hot connection is made of. Where that sysctl is 1, BBR keeps a bandwidth
+        // estimate instead. Measured over 200.4 ms and 100 Mbit/s, 100 KiB uploads after silence: CUBIC
+        // 210 to 217 ms, BBR 210 to 274 ms; with that sysctl at 1 and 5 s of silence, 100 KiB and 1 MiB:
+        // BBR 219 and 291 ms, CUBIC 806 and 1436 ms.
         congestion_control: names(&["cubic", "bbr"]),
+        congestion_control_forgetting: Some(names(&["bbr", "cubic"])),
         ..wan()
     }
 }

@@ -20,7 +20,7 @@ mod side;
 mod tcp;
 
 pub use set::{ProfileError, ProfileSet};
-pub use setting::{Setting, Span};
+pub use setting::Setting;
 pub use side::Side;
 pub use tcp::{KeepAlive, RawTcpProfile, TcpProfile};
 

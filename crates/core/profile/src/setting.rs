@@ -1,43 +1,9 @@
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use core::fmt::{self, Display};
 use core::marker::PhantomData;
 use core::str::FromStr;
-use core::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use units::{ParseQuantityError, format_span, parse_span};
-
-/// A span of time whose text form carries its unit: `"30 s"`, `"200 ms"`.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Span(pub Duration);
-
-impl FromStr for Span {
-    type Err = ParseQuantityError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse_span(text).map(Self)
-    }
-}
-
-impl Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format_span(self.0))
-    }
-}
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
 
 /// A value, or `"off"`: what an inheriting profile writes to undo its parent's choice.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,9 +3,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate};
+use units::{Bytes, Rate, Span};
 
-use crate::{Setting, Span};
+use crate::Setting;
 
 /// How one TCP socket should behave, complete: every field has been decided.
 ///
@@ -18,6 +18,9 @@ pub struct TcpProfile {
     /// Congestion control algorithms in order of preference; the first that the kernel has and allows
     /// is taken. Empty means the kernel's own default.
     pub congestion_control: Vec<String>,
+    /// The same for a host that forgets congestion windows over idle time
+    /// (`net.ipv4.tcp_slow_start_after_idle` is 1); `None` where that changes nothing.
+    pub congestion_control_forgetting: Option<Vec<String>>,
     /// Whether small writes wait for acknowledgements (Nagle, RFC 9293 §3.7.4).
     pub nagle: bool,
     /// Upper bound of the rate at which segments leave (`SO_MAX_PACING_RATE`). Counts payload bytes.
@@ -51,6 +54,10 @@ pub struct RawTcpProfile {
     /// See [`TcpProfile::congestion_control`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<Vec<String>>,
+    /// See [`TcpProfile::congestion_control_forgetting`]. A profile that says `congestion-control` and
+    /// not this means its order for every host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control_forgetting: Option<Vec<String>>,
     /// See [`TcpProfile::nagle`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nagle: Option<bool>,
@@ -87,7 +94,7 @@ impl RawTcpProfile {
             probes: 6,
         });
         let idle = match self.keep_alive_idle {
-            Some(idle) => idle.value().map(|span| span.0),
+            Some(idle) => idle.value().map(Span::get),
             None => parent.keep_alive.map(|keep_alive| keep_alive.idle),
         };
         TcpProfile {
@@ -96,6 +103,12 @@ impl RawTcpProfile {
                 .congestion_control
                 .clone()
                 .unwrap_or_else(|| parent.congestion_control.clone()),
+            congestion_control_forgetting: match &self.congestion_control_forgetting {
+                None if self.congestion_control.is_none() => {
+                    parent.congestion_control_forgetting.clone()
+                }
+                said => said.clone(),
+            },
             nagle: self.nagle.unwrap_or(parent.nagle),
             max_pacing_rate: self
                 .max_pacing_rate
@@ -107,11 +120,11 @@ impl RawTcpProfile {
                 idle,
                 interval: self
                     .keep_alive_interval
-                    .map_or(inherited.interval, |span| span.0),
+                    .map_or(inherited.interval, Span::get),
                 probes: self.keep_alive_probes.unwrap_or(inherited.probes),
             }),
             user_timeout: self.user_timeout.map_or(parent.user_timeout, |setting| {
-                setting.value().map(|span| span.0)
+                setting.value().map(Span::get)
             }),
         }
     }
@@ -120,6 +133,17 @@ impl RawTcpProfile {
 // === impl TcpProfile ===
 
 impl TcpProfile {
+    /// The profile as it is on a host that forgets congestion windows over idle time, or does not.
+    #[must_use]
+    pub fn on_host(mut self, forgets_windows: bool) -> Self {
+        if let Some(order) = self.congestion_control_forgetting.take()
+            && forgets_windows
+        {
+            self.congestion_control = order;
+        }
+        self
+    }
+
     /// What is wrong with the values themselves, each as a sentence with the field in it.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
@@ -132,6 +156,7 @@ impl TcpProfile {
         require(
             self.congestion_control
                 .iter()
+                .chain(self.congestion_control_forgetting.iter().flatten())
                 // The kernel's TCP_CA_NAME_MAX is 16 with the terminating zero.
                 .all(|name| {
                     (1..16).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())

@@ -108,3 +108,22 @@ fn an_unknown_field_and_a_number_without_unit_are_refused() {
         );
     }
 }
+
+#[test]
+fn the_order_for_forgetting_hosts_is_taken_there_only_and_not_inherited_past_an_order_of_ones_own()
+{
+    let s3 = crate::builtin::s3();
+    assert_eq!(
+        s3.clone().on_host(true).congestion_control,
+        ["bbr", "cubic"]
+    );
+    assert_eq!(s3.on_host(false).congestion_control, ["cubic", "bbr"]);
+    let set = set(
+        "[a]\nextends = \"s3\"\n[b]\nextends = \"s3\"\ncongestion-control = [\"reno\"]\n\
+         [c]\nextends = \"b\"\ncongestion-control-forgetting = [\"bbr\"]",
+    );
+    let on = |name: &str| set.resolve(name).unwrap().on_host(true).congestion_control;
+    assert_eq!(on("a"), ["bbr", "cubic"]);
+    assert_eq!(on("b"), ["reno"]);
+    assert_eq!(on("c"), ["bbr"]);
+}

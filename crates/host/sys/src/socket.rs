@@ -9,12 +9,11 @@ use std::io;
 use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
 
 use profile::{KeepAlive, Side, TcpProfile};
 use rustix::net::RecvFlags;
 use socket2::SockRef;
-use units::Rate;
+use units::{Rate, Span};
 
 /// An option as asked for and as the kernel reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -83,42 +82,22 @@ pub fn apply(
     side: Side,
     peer: SocketAddr,
 ) -> Result<Vec<Applied>, ApplyError> {
-    let mut options = Options {
-        socket: SockRef::from(socket),
-        side,
-        peer,
-        applied: Vec::new(),
-    };
-    options.congestion_control(&profile.congestion_control)?;
-    options.exact(
-        "TCP_NODELAY",
-        &!profile.nagle,
-        |socket, value| socket.set_tcp_nodelay(*value),
-        |socket| socket.tcp_nodelay(),
-    )?;
-    if let Some(low_water) = profile.notsent_low_water {
-        let bytes = u32::try_from(low_water.get()).unwrap_or(u32::MAX);
-        options.exact(
-            "TCP_NOTSENT_LOWAT",
-            &bytes,
-            |socket, value| socket.set_tcp_notsent_lowat(*value),
-            |socket| socket.tcp_notsent_lowat(),
-        )?;
-    }
-    if let Some(keep_alive) = profile.keep_alive {
-        options.keep_alive(keep_alive)?;
-    }
-    if let Some(timeout) = profile.user_timeout {
-        options.exact(
-            "TCP_USER_TIMEOUT",
-            &Span(timeout),
-            |socket, value| socket.set_tcp_user_timeout(Some(value.0)),
-            |socket| Ok(Span(socket.tcp_user_timeout()?.unwrap_or_default())),
-        )?;
-    }
-    if let Some(rate) = profile.max_pacing_rate {
-        options.pacing_rate(rate)?;
-    }
+    let mut options = Options::of(socket, side, peer);
+    options.profile(profile)?;
+    Ok(options.applied)
+}
+
+/// Asks whether `profile` is in effect, without setting anything: for a socket that inherited its options
+/// from a listener (`sk_clone_lock` in `net/core/sock.c`), or one that has carried data meanwhile.
+pub fn verify(
+    socket: &impl AsFd,
+    profile: &TcpProfile,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<Vec<Applied>, ApplyError> {
+    let mut options = Options::of(socket, side, peer);
+    options.only_reads = true;
+    options.profile(profile)?;
     Ok(options.applied)
 }
 
@@ -130,13 +109,15 @@ pub fn set_pacing_rate(
     side: Side,
     peer: SocketAddr,
 ) -> Result<Applied, ApplyError> {
-    let mut options = Options {
-        socket: SockRef::from(socket),
-        side,
-        peer,
-        applied: Vec::new(),
-    };
-    options.pacing_rate(rate)
+    Options::of(socket, side, peer).pacing_rate(rate)
+}
+
+/// The name of the congestion control that is in effect on a TCP socket.
+pub fn congestion_control(socket: &impl AsFd) -> io::Result<String> {
+    let name = SockRef::from(socket).tcp_congestion()?;
+    Ok(String::from_utf8_lossy(&name)
+        .trim_end_matches('\0')
+        .to_owned())
 }
 
 /// What an idle connection has to say for itself.
@@ -165,44 +146,102 @@ pub fn idle_state(socket: &impl AsFd) -> IdleState {
     }
 }
 
+const CONGESTION: &str = "TCP_CONGESTION";
+
 /// One socket under way to its profile.
 struct Options<'a> {
     socket: SockRef<'a>,
     side: Side,
     peer: SocketAddr,
+    /// Compares without setting.
+    only_reads: bool,
     applied: Vec<Applied>,
 }
 
-impl Options<'_> {
+impl<'a> Options<'a> {
+    fn of(socket: &'a impl AsFd, side: Side, peer: SocketAddr) -> Self {
+        Self {
+            socket: SockRef::from(socket),
+            side,
+            peer,
+            only_reads: false,
+            applied: Vec::new(),
+        }
+    }
+
+    fn profile(&mut self, profile: &TcpProfile) -> Result<(), ApplyError> {
+        self.congestion_control(&profile.congestion_control)?;
+        self.exact(
+            "TCP_NODELAY",
+            &!profile.nagle,
+            |socket, value| socket.set_tcp_nodelay(*value),
+            |socket| socket.tcp_nodelay(),
+        )?;
+        if let Some(low_water) = profile.notsent_low_water {
+            let bytes = u32::try_from(low_water.get()).unwrap_or(u32::MAX);
+            self.exact(
+                "TCP_NOTSENT_LOWAT",
+                &bytes,
+                |socket, value| socket.set_tcp_notsent_lowat(*value),
+                |socket| socket.tcp_notsent_lowat(),
+            )?;
+        }
+        if let Some(keep_alive) = profile.keep_alive {
+            self.keep_alive(keep_alive)?;
+        }
+        if let Some(timeout) = profile.user_timeout {
+            self.exact(
+                "TCP_USER_TIMEOUT",
+                &Span::from(timeout),
+                |socket, value| socket.set_tcp_user_timeout(Some(value.get())),
+                |socket| Ok(socket.tcp_user_timeout()?.unwrap_or_default().into()),
+            )?;
+        }
+        if let Some(rate) = profile.max_pacing_rate {
+            self.pacing_rate(rate)?;
+        }
+        Ok(())
+    }
+
     /// Takes the first algorithm that the kernel has and lets this process use
     /// (`net.ipv4.tcp_allowed_congestion_control`); an error tells of the last one's refusal.
     fn congestion_control(&mut self, preferences: &[String]) -> Result<(), ApplyError> {
-        const OPTION: &str = "TCP_CONGESTION";
         let requested = preferences.join(" or ");
         let mut refusal = None;
         for name in preferences {
+            if self.only_reads {
+                break;
+            }
             match self.socket.set_tcp_congestion(name.as_bytes()) {
-                Ok(()) => {
-                    let effective = self
-                        .socket
-                        .tcp_congestion()
-                        .map_err(|source| self.unreadable(OPTION, source))?;
-                    let effective = String::from_utf8_lossy(&effective)
-                        .trim_end_matches('\0')
-                        .to_owned();
-                    if effective != *name {
-                        return Err(self.ineffective(OPTION, requested, effective));
-                    }
-                    self.record(OPTION, requested, effective);
-                    return Ok(());
-                }
+                Ok(()) => return self.congestion_in_effect(std::slice::from_ref(name), requested),
                 Err(source) => refusal = Some(source),
             }
         }
         match refusal {
-            Some(source) => Err(self.refused(OPTION, requested, source)),
-            None => Ok(()),
+            Some(source) => Err(self.refused(CONGESTION, requested, source)),
+            None if preferences.is_empty() => Ok(()),
+            None => self.congestion_in_effect(preferences, requested),
         }
+    }
+
+    /// Whether one of `expected` is in effect.
+    fn congestion_in_effect(
+        &mut self,
+        expected: &[String],
+        requested: String,
+    ) -> Result<(), ApplyError> {
+        let effective = self
+            .socket
+            .tcp_congestion()
+            .map_err(|source| self.unreadable(CONGESTION, source))?;
+        let effective = String::from_utf8_lossy(&effective)
+            .trim_end_matches('\0')
+            .to_owned();
+        if !expected.contains(&effective) {
+            return Err(self.ineffective(CONGESTION, requested, effective));
+        }
+        self.record(CONGESTION, requested, effective);
+        Ok(())
     }
 
     fn keep_alive(&mut self, keep_alive: KeepAlive) -> Result<(), ApplyError> {
@@ -210,18 +249,20 @@ impl Options<'_> {
         let parameters = socket2::TcpKeepalive::new();
         self.exact(
             "TCP_KEEPIDLE",
-            &Span(keep_alive.idle),
+            &Span::from(keep_alive.idle),
             |socket, value| {
                 // socket2 sets SO_KEEPALIVE along with any of the times.
-                socket.set_tcp_keepalive(&parameters.clone().with_time(value.0))
+                socket.set_tcp_keepalive(&parameters.clone().with_time(value.get()))
             },
-            |socket| socket.tcp_keepalive_time().map(Span),
+            |socket| socket.tcp_keepalive_time().map(Span::from),
         )?;
         self.exact(
             "TCP_KEEPINTVL",
-            &Span(keep_alive.interval),
-            |socket, value| socket.set_tcp_keepalive(&parameters.clone().with_interval(value.0)),
-            |socket| socket.tcp_keepalive_interval().map(Span),
+            &Span::from(keep_alive.interval),
+            |socket, value| {
+                socket.set_tcp_keepalive(&parameters.clone().with_interval(value.get()))
+            },
+            |socket| socket.tcp_keepalive_interval().map(Span::from),
         )?;
         self.exact(
             "TCP_KEEPCNT",
@@ -261,8 +302,10 @@ impl Options<'_> {
         set: impl Fn(&SockRef<'_>, &T) -> io::Result<()>,
         read: impl Fn(&SockRef<'_>) -> io::Result<T>,
     ) -> Result<(), ApplyError> {
-        set(&self.socket, requested)
-            .map_err(|source| self.refused(option, requested.to_string(), source))?;
+        if !self.only_reads {
+            set(&self.socket, requested)
+                .map_err(|source| self.refused(option, requested.to_string(), source))?;
+        }
         let effective = read(&self.socket).map_err(|source| self.unreadable(option, source))?;
         if effective != *requested {
             return Err(self.ineffective(option, requested.to_string(), effective.to_string()));
@@ -311,15 +354,6 @@ impl Options<'_> {
             requested,
             effective,
         }
-    }
-}
-
-#[derive(PartialEq)]
-struct Span(Duration);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&units::format_span(self.0))
     }
 }
 
@@ -375,7 +409,7 @@ fn max_pacing_rate(socket: &SockRef<'_>) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     use units::Bytes;
@@ -411,6 +445,36 @@ mod tests {
             );
             assert!(client.nodelay().unwrap());
         }
+    }
+
+    #[test]
+    fn an_accepted_socket_inherits_the_whole_profile_of_its_listener() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap();
+        let mut profile = profile::builtin::wan();
+        profile.congestion_control = vec!["no-such-cc".into(), "reno".into()];
+        profile.max_pacing_rate = Some(Rate::mbit_per_s(40_000));
+        let listening = apply(&listener, &profile, Side::Client, peer).unwrap();
+        let mut client = TcpStream::connect(peer).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        client.write_all(b"x").unwrap();
+        accepted.read_exact(&mut [0]).unwrap();
+        assert_eq!(
+            verify(&accepted, &profile, Side::Client, peer).unwrap(),
+            listening
+        );
+        accepted.set_nodelay(false).unwrap();
+        let error = verify(&accepted, &profile, Side::Client, peer).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                ApplyError::NotEffective {
+                    option: "TCP_NODELAY",
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 
     #[test]
