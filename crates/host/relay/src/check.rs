@@ -90,15 +90,20 @@ fn check_relay(relay: &HttpRelay) -> Result<RelayReport, CheckError> {
                 source: Box::new(source),
             })
     };
-    let warnings = host::problems(relay, host::forgets_windows());
+    let forgets_windows = host::forgets_windows();
+    let server_profile = relay.server_profile.clone().on_host(forgets_windows);
+    let client_options = options(&accepted, &relay.client_profile, Side::Client)?;
+    let server_options = options(&connected, &server_profile, Side::Server)?;
+    let congestion = sys::socket::congestion_control(&connected).ok();
+    let warnings = host::problems(relay, forgets_windows, congestion.as_deref());
     Ok(RelayReport {
         listen: relay.listen,
         target,
         addresses,
         client_profile: relay.client_profile.name.clone(),
-        client_options: options(&accepted, &relay.client_profile, Side::Client)?,
-        server_profile: relay.server_profile.name.clone(),
-        server_options: options(&connected, &relay.server_profile, Side::Server)?,
+        client_options,
+        server_profile: server_profile.name,
+        server_options,
         warnings: warnings.into_iter().map(|(_, text)| text).collect(),
     })
 }

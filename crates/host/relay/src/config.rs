@@ -35,7 +35,7 @@ pub struct HttpRelay {
     pub client_profile: TcpProfile,
     /// How connected sockets behave.
     pub server_profile: TcpProfile,
-    /// Who may connect; empty means everybody.
+    /// Who may connect.
     pub allow: Vec<Cidr>,
     /// The rate of the path to the origin, if known: upstream connections are paced at it and primed
     /// for its bandwidth-delay product.

@@ -18,13 +18,16 @@ pub enum Event {
         /// Where requests go.
         target: String,
     },
-    /// A profile was put into effect on the first socket of a side; later sockets are checked alike,
-    /// and told of only if one fails.
+    /// A profile is in effect on a side: told of its first socket, and once more after that has carried
+    /// data. Each connected socket is checked alike and told of only if it fails; accepted ones inherit
+    /// from the listener.
     Applied {
         /// Which side.
         side: Side,
         /// The profile's name.
         profile: String,
+        /// On what kind of socket, and when.
+        stage: Stage,
         /// What was asked for and what was read back.
         options: Vec<AppliedOption>,
     },
@@ -185,6 +188,18 @@ pub struct AppliedOption {
     pub requested: String,
     /// What was read back.
     pub effective: String,
+}
+
+/// On which socket, and when, options were read back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// On the listener, from which accepted sockets inherit, before the first client.
+    Listening,
+    /// On a socket under way to the origin.
+    Connected,
+    /// On a socket of that side that has carried data.
+    AfterData,
 }
 
 /// A window that priming could not open.

@@ -17,7 +17,7 @@
 //! response carries `Connection: close`, the client's connection ends after it, and the origin's
 //! connection is not used again.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ use crate::http::body::Body;
 use crate::http::request::RequestHead;
 use crate::http::response::ResponseHead;
 use crate::pool::Lent;
-use crate::stream::{CopyError, HeadError, copy_body, read_head, write_all};
+use crate::stream::{CopyError, HeadError, copy_body, read_head, write_all, write_message};
 
 /// What an exchange works with.
 pub(crate) struct Exchange<'a> {
@@ -56,7 +56,7 @@ pub(crate) struct Progress {
     pub(crate) bytes_down: AtomicU64,
     /// The final status, once its head is on the way to the client; 0 before.
     status: AtomicU16,
-    uploaded: AtomicBool,
+    pub(crate) uploaded: AtomicBool,
 }
 
 /// How an exchange ended well.
@@ -124,19 +124,33 @@ impl Exchange<'_> {
         self.progress.uploaded.store(false, Ordering::Relaxed);
         let reused = lent.reused;
         let origin = &mut lent.connection().stream;
-        self.send_head(head, origin).await?;
-        let response = self.forward(origin, reused).await?;
+        let mut body = self.request.body();
+        let owed = self.send_head(head, &mut body, origin).await?;
+        let response = self.forward(body, owed, origin, reused).await?;
         match response {
             Response::Whole(finished) => Ok(finished),
             Response::Upgraded(leftover) => self.tunnel(origin, leftover).await,
         }
     }
 
-    /// Writes the head. A connection that refuses its very first byte has sent nothing: then the request
-    /// may go elsewhere.
-    async fn send_head(&self, head: &[u8], origin: &mut TcpStream) -> Result<(), Failure> {
+    /// Writes the head, and with it what the kernel takes of the body's bytes at hand; returns how many
+    /// of those are still to be written. A connection that refuses its very first byte has sent nothing:
+    /// then the request may go elsewhere, and the buffer still holds all of it.
+    async fn send_head(
+        &mut self,
+        head: &[u8],
+        body: &mut Body,
+        origin: &mut TcpStream,
+    ) -> Result<usize, Failure> {
         let patience = self.limits.body_timeout;
-        let first = tokio::time::timeout(patience, origin.write(head)).await;
+        let accepted = body
+            .accept(self.buffer.filled())
+            .map_err(|error| upload_failure(&CopyError::Malformed(error)))?;
+        let pieces = [
+            IoSlice::new(head),
+            IoSlice::new(&self.buffer.filled()[..accepted]),
+        ];
+        let first = tokio::time::timeout(patience, origin.write_vectored(&pieces)).await;
         let taken = match first {
             Ok(Ok(taken)) if taken > 0 => taken,
             Ok(refused) => {
@@ -151,22 +165,32 @@ impl Exchange<'_> {
             }
             Err(_elapsed) => return Err(upload_failure(&CopyError::WriteTimeout)),
         };
-        write_all(origin, &head[taken..], patience)
+        write_all(origin, head.get(taken..).unwrap_or_default(), patience)
             .await
-            .map_err(|error| upload_failure(&error))
+            .map_err(|error| upload_failure(&error))?;
+        let taken = taken.saturating_sub(head.len());
+        self.buffer.consume(taken);
+        count(&self.progress.bytes_up, taken);
+        Ok(accepted - taken)
     }
 
     /// Forwards the request's body and the response at the same time.
-    async fn forward(&mut self, origin: &mut TcpStream, reused: bool) -> Result<Response, Failure> {
+    async fn forward(
+        &mut self,
+        mut body: Body,
+        owed: usize,
+        origin: &mut TcpStream,
+        reused: bool,
+    ) -> Result<Response, Failure> {
         let (mut client_read, client_write) = self.client.split();
         let (origin_read, mut origin_write) = origin.split();
         let (progress, limits, request) = (self.progress, self.limits, self.request);
-        let mut body = request.body();
         let buffer = &mut *self.buffer;
         let mut upload = pin!(async {
             let patience = limits.body_timeout;
             let (from, to) = (&mut client_read, &mut origin_write);
-            copy_body(from, buffer, &mut body, to, patience, &progress.bytes_up).await?;
+            let copied = &progress.bytes_up;
+            copy_body(from, buffer, &mut body, owed, to, patience, copied).await?;
             progress.uploaded.store(true, Ordering::Relaxed);
             Ok(())
         });
@@ -176,7 +200,7 @@ impl Exchange<'_> {
                 limits,
                 progress,
                 draining: self.draining,
-                reused,
+                unanswered: reused,
                 origin: origin_read,
                 client: client_write,
                 buffer: self.buffers.lend(),
@@ -184,17 +208,21 @@ impl Exchange<'_> {
             .run()
         );
         let mut response_due = None;
+        let mut uploading = true;
         loop {
             tokio::select! {
                 // The upload first: when a response comes, it must be known whether the request had
                 // been sent to its end.
                 biased;
-                uploaded = &mut upload, if response_due.is_none() => {
+                uploaded = &mut upload, if uploading => {
+                    uploading = false;
                     match uploaded {
                         // A broken upload may have an answer under way that says why.
                         Ok(()) | Err(CopyError::Write(_)) => {
                             response_due = Some(Instant::now() + limits.response_timeout);
                         }
+                        // A client that stops sending because its answer is on the way does as it should.
+                        Err(_) if progress.status().is_some() => {}
                         Err(error) => return Err(upload_failure(&error)),
                     }
                 }
@@ -222,9 +250,6 @@ impl Exchange<'_> {
     ) -> Result<Finished, Failure> {
         let failure = |error: &CopyError| Failure::new(EndedBy::Client, Phase::Tunnel, None, error);
         let patience = self.limits.body_timeout;
-        let count = |counter: &AtomicU64, bytes: usize| {
-            counter.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed)
-        };
         write_all(self.client, leftover.filled(), patience)
             .await
             .map_err(|e| failure(&e))?;
@@ -256,8 +281,9 @@ struct Download<'a> {
     limits: &'a Limits,
     progress: &'a Progress,
     draining: &'a watch::Receiver<bool>,
-    /// Whether the origin may have closed the connection before the request reached it.
-    reused: bool,
+    /// Whether the origin may have closed the connection before the request reached it: it was used
+    /// before, and not a byte of response has come.
+    unanswered: bool,
     origin: ReadHalf<'a>,
     client: WriteHalf<'a>,
     buffer: Buffer,
@@ -272,14 +298,26 @@ impl Download<'_> {
                 //= https://www.rfc-editor.org/rfc/rfc9110#section-15.2
                 //# A proxy MUST forward 1xx responses unless the proxy itself requested the generation
                 //# of the 1xx response.
-                let forwarded = head.forwarded(raw, false);
-                send(&mut self.client, &forwarded, self.limits).await?;
+                //= https://www.rfc-editor.org/rfc/rfc9110#section-15.2
+                //# a server MUST NOT send a 1xx response to an HTTP/1.0 client
+                if self.request.version_1_1 {
+                    let forwarded = head.forwarded(raw, false);
+                    let head = forwarded.as_deref().unwrap_or(raw);
+                    send(&mut self.client, head, self.limits).await?;
+                }
+                self.unanswered = false;
                 self.buffer.consume(length);
                 continue;
             }
             if head.status == 101 {
                 if !self.request.fields.upgrade {
                     return Err(malformed("the origin switches protocols unasked"));
+                }
+                // What part of the rest belongs to which protocol, nobody could tell.
+                if !self.progress.uploaded.load(Ordering::Relaxed) {
+                    return Err(malformed(
+                        "the origin switches protocols inside the request",
+                    ));
                 }
                 let raw = raw.to_vec();
                 self.progress.status.store(101, Ordering::Relaxed);
@@ -298,14 +336,27 @@ impl Download<'_> {
         let complete = self.progress.uploaded.load(Ordering::Relaxed);
         let client_open =
             complete && !until_close && self.request.keeps_alive() && !*self.draining.borrow();
-        let forwarded = head.forwarded(&self.buffer.filled()[..length], !client_open);
+        let (raw, rest) = self.buffer.filled().split_at(length);
+        let accepted = body
+            .accept(rest)
+            .map_err(|error| malformed(&crate::chain(&CopyError::Malformed(error))))?;
+        let forwarded = head.forwarded(raw, !client_open);
         self.progress.status.store(head.status, Ordering::Relaxed);
-        send(&mut self.client, &forwarded, self.limits).await?;
-        self.buffer.consume(length);
+        write_message(
+            &mut self.client,
+            forwarded.as_deref().unwrap_or(raw),
+            &rest[..accepted],
+            self.limits.body_timeout,
+        )
+        .await
+        .map_err(|error| download_failure(&error))?;
+        self.buffer.consume(length + accepted);
+        count(&self.progress.bytes_down, accepted);
         copy_body(
             &mut self.origin,
             &mut self.buffer,
             &mut body,
+            0,
             &mut self.client,
             self.limits.body_timeout,
             &self.progress.bytes_down,
@@ -314,8 +365,13 @@ impl Download<'_> {
         .map_err(|error| download_failure(&error))?;
         Ok(Finished {
             client_open,
-            // Bytes after the response's end belong to no request.
-            origin_open: complete && !until_close && head.keeps_alive() && self.buffer.is_empty(),
+            // Bytes after the response's end belong to no request. After a request of version 1.0 the
+            // origin closes, whether it says so or not.
+            origin_open: complete
+                && !until_close
+                && self.request.version_1_1
+                && head.keeps_alive()
+                && self.buffer.is_empty(),
             linger: !complete,
         })
     }
@@ -332,13 +388,17 @@ impl Download<'_> {
                     HeadError::Read(_) => self.buffer.is_empty(),
                     HeadError::TooLong | HeadError::Malformed(_) => false,
                 };
-                failure.retry = silent && self.reused && self.request.is_safe_and_empty();
+                failure.retry = silent && self.unanswered && self.request.is_safe_and_empty();
                 failure
             })?;
         let head = ResponseHead::parse(&self.buffer.filled()[..length])
             .map_err(|error| malformed(&crate::chain(&HeadError::Malformed(error))))?;
         Ok((head, length))
     }
+}
+
+fn count(counter: &AtomicU64, bytes: usize) {
+    counter.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 async fn send(

@@ -18,23 +18,33 @@ pub(crate) fn forgets_windows() -> bool {
 }
 
 /// What an operator should know before the first client comes.
-pub(crate) fn problems(relay: &HttpRelay, forgets_windows: bool) -> Vec<(&'static str, String)> {
+///
+/// `congestion` is the congestion control that the server side will have.
+pub(crate) fn problems(
+    relay: &HttpRelay,
+    forgets_windows: bool,
+    congestion: Option<&str>,
+) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
-    // BBR keeps its own estimate and never restarts (`cong_control` in `net/ipv4/tcp_output.c`).
-    let prefers_bbr = relay
-        .server_profile
-        .congestion_control
-        .first()
-        .is_some_and(|cc| cc == "bbr");
-    if forgets_windows && relay.priming.is_some() && !prefers_bbr {
-        problems.push((
-            "slow-start-after-idle",
+    if forgets_windows && relay.priming.is_some() {
+        // BBR keeps its own estimate and never restarts (`tcp_slow_start_after_idle_check` in
+        // `include/net/tcp.h` leaves out what has a `cong_control`).
+        let text = if congestion == Some("bbr") {
             format!(
-                "the kernel forgets congestion windows over idle time, so hot connections cool after \
-                 about one round trip of silence; run `{KEEP_WINDOWS}`, or take a server profile that \
-                 prefers BBR, which keeps its estimate"
-            ),
-        ));
+                "the kernel forgets congestion windows over idle time (tcp_slow_start_after_idle = 1), \
+                 so the server side uses BBR, which keeps its estimate of the path; with \
+                 `{KEEP_WINDOWS}`, CUBIC and a kept window are faster still"
+            )
+        } else {
+            format!(
+                "the kernel forgets congestion windows over idle time (tcp_slow_start_after_idle = 1) \
+                 and the server side has {} instead of BBR, so hot connections cool after one \
+                 retransmission timeout of silence, some 200 ms and a round trip; run \
+                 `{KEEP_WINDOWS}`, or `modprobe tcp_bbr`",
+                congestion.unwrap_or("an unknown congestion control"),
+            )
+        };
+        problems.push(("slow-start-after-idle", text));
     }
     if relay.priming.is_some() && relay.path_rate.is_none() {
         problems.push((
@@ -47,8 +57,13 @@ pub(crate) fn problems(relay: &HttpRelay, forgets_windows: bool) -> Vec<(&'stati
     problems
 }
 
-pub(crate) fn warn(relay: &HttpRelay, forgets_windows: bool, events: &Events) {
-    for (name, text) in problems(relay, forgets_windows) {
+pub(crate) fn warn(
+    relay: &HttpRelay,
+    forgets_windows: bool,
+    congestion: Option<&str>,
+    events: &Events,
+) {
+    for (name, text) in problems(relay, forgets_windows, congestion) {
         events(Event::Warning { name, text });
     }
 }

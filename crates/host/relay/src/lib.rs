@@ -44,7 +44,7 @@ pub use config::{
     Config, ConfigError, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits, PoolOptions,
     PrimeOptions, Priming, Target,
 };
-pub use event::{AppliedOption, EndedBy, Event, Missing, Phase};
+pub use event::{AppliedOption, EndedBy, Event, Missing, Phase, Stage};
 pub use server::{RunError, run};
 
 /// An error and its sources in one line, for events: they have no place for a chain.

@@ -10,14 +10,18 @@ mod dial;
 mod keeper;
 pub(crate) mod prime;
 
+use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use profile::{Side, TcpProfile};
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use crate::event::Event;
+use crate::event::{Event, Stage};
 use crate::{AppliedOption, HttpRelay};
 pub(crate) use connection::{Connection, Temperature};
 pub(crate) use dial::DialError;
@@ -45,7 +49,10 @@ pub(crate) struct Pool {
     next_id: AtomicU64,
     served: AtomicU64,
     served_hot: AtomicU64,
+    /// Requests that wait for a connection.
+    waiting: AtomicUsize,
     reported_options: AtomicBool,
+    verified: AtomicBool,
     started: Instant,
 }
 
@@ -57,6 +64,24 @@ pub(crate) struct Lent {
     pub(crate) reused: bool,
     /// Whether both windows held their target when it was lent.
     pub(crate) hot: bool,
+}
+
+/// One more request that waits, for as long as this lives.
+struct Waiting<'a>(&'a AtomicUsize);
+
+// === impl Waiting ===
+
+impl<'a> Waiting<'a> {
+    fn at(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 // === impl Pool ===
@@ -76,51 +101,70 @@ impl Pool {
             next_id: AtomicU64::new(1),
             served: AtomicU64::new(0),
             served_hot: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
             reported_options: AtomicBool::new(false),
+            verified: AtomicBool::new(false),
             started: Instant::now(),
         })
     }
 
     /// The best idle connection, or a new one, or the next that comes back where there may be no more.
     pub(crate) async fn take(self: &Arc<Self>) -> Result<Lent, DialError> {
-        let deadline = Instant::now() + self.relay.limits.connect_timeout;
-        loop {
-            // Registered before looking, so that a return between the look and the wait is not missed.
-            let returned = self.returned.notified();
-            if let Some(connection) = self.take_idle() {
-                let hot = connection.temperature().is_hot();
-                return Ok(self.lend(connection, true, hot));
-            }
-            match Arc::clone(&self.slots).try_acquire_owned() {
-                Ok(slot) => {
-                    let connection = self.dial(slot, deadline).await?;
-                    return Ok(self.lend(connection, false, false));
-                }
-                Err(_full) => {
-                    let wait = tokio::time::timeout_at(deadline, returned);
-                    wait.await.map_err(|_elapsed| DialError::Exhausted {
-                        connections: self.relay.pool.max_connections,
-                        waited: self.relay.limits.connect_timeout,
-                    })?;
-                }
-            }
+        if let Some((connection, hot)) = self.take_idle() {
+            return Ok(self.lend(connection, true, hot));
         }
+        self.wait_for(Self::take_idle).await
     }
 
     /// A connection that no request has used, for one that cannot share: HTTP/1.0, or a second try.
     pub(crate) async fn take_new(self: &Arc<Self>) -> Result<Lent, DialError> {
+        self.wait_for(|pool| {
+            // Where idle connections take all the room, one of them makes way.
+            if pool.slots.available_permits() == 0
+                && let Some(connection) = pool.take_coldest()
+            {
+                pool.close(
+                    connection,
+                    "a request that cannot share one needs its place",
+                );
+            }
+            None
+        })
+        .await
+    }
+
+    /// What `find` finds, or a new connection, or the same again each time that one comes back.
+    async fn wait_for(
+        self: &Arc<Self>,
+        find: impl Fn(&Self) -> Option<(Connection, bool)>,
+    ) -> Result<Lent, DialError> {
         let deadline = Instant::now() + self.relay.limits.connect_timeout;
-        let slot = tokio::time::timeout_at(deadline, Arc::clone(&self.slots).acquire_owned());
-        let exhausted = || DialError::Exhausted {
-            connections: self.relay.pool.max_connections,
-            waited: self.relay.limits.connect_timeout,
-        };
-        let slot = slot
-            .await
-            .map_err(|_elapsed| exhausted())?
-            .map_err(|_closed| exhausted())?;
-        let connection = self.dial(slot, deadline).await?;
-        Ok(self.lend(connection, false, false))
+        loop {
+            let mut returned = pin!(self.returned.notified());
+            // Registered before looking: two connections that come back between the looks and the waits
+            // of two requests leave one permit only, and the second request would wait beside an idle
+            // connection.
+            returned.as_mut().enable();
+            if let Some((connection, hot)) = find(self) {
+                return Ok(self.lend(connection, true, hot));
+            }
+            if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+                let connection = self.dial(slot, deadline).await?;
+                return Ok(self.lend(connection, false, false));
+            }
+            let _waiting = Waiting::at(&self.waiting);
+            self.changed.notify_waiters();
+            let wait = tokio::time::timeout_at(deadline, returned);
+            wait.await.map_err(|_elapsed| DialError::Exhausted {
+                connections: self.relay.pool.max_connections,
+                waited: self.relay.limits.connect_timeout,
+            })?;
+        }
+    }
+
+    /// Whether requests wait for a connection: then nothing else may hold one.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Counts a served request and returns the share of all that a hot connection served.
@@ -159,7 +203,7 @@ impl Pool {
         let deadline = Instant::now() + patience;
         loop {
             let changed = self.changed.notified();
-            if self.busy.load(Ordering::Relaxed) == 0 {
+            if self.busy.load(Ordering::Relaxed) == 0 || self.is_wanted() {
                 return;
             }
             if tokio::time::timeout_at(deadline, changed).await.is_err() {
@@ -169,38 +213,51 @@ impl Pool {
     }
 
     /// The hottest idle connection that is alive, the youngest first (last in, first out: what was
-    /// used last has cooled least).
-    fn take_idle(&self) -> Option<Connection> {
+    /// used last has cooled least), and whether it is hot.
+    fn take_idle(&self) -> Option<(Connection, bool)> {
         loop {
-            let connection = {
+            let (connection, hot) = {
                 let mut idle = self.idle();
                 let hot = idle
                     .iter()
                     .rposition(|connection| connection.temperature().is_hot());
                 let index = hot.or_else(|| idle.len().checked_sub(1))?;
-                idle.remove(index)
+                (idle.remove(index), hot.is_some())
             };
             match self.unusable(&connection) {
-                None => return Some(connection),
+                None => return Some((connection, hot)),
                 Some(why) => self.close(connection, why),
             }
         }
     }
 
+    /// The idle connection that is missed least.
+    fn take_coldest(&self) -> Option<Connection> {
+        let mut idle = self.idle();
+        let cold = idle
+            .iter()
+            .position(|connection| !connection.temperature().is_hot());
+        let index = cold.or_else(|| (!idle.is_empty()).then_some(0))?;
+        Some(idle.remove(index))
+    }
+
     /// Why a connection cannot serve another request, if so.
     fn unusable(&self, connection: &Connection) -> Option<&'static str> {
+        connection.lost().or_else(|| self.expired(connection))
+    }
+
+    /// Which limit of the pool a connection has reached, if so.
+    fn expired(&self, connection: &Connection) -> Option<&'static str> {
         let limits = &self.relay.pool;
-        connection.lost().or_else(|| {
-            if connection.born.elapsed() >= limits.max_age {
-                Some("its maximum age is reached")
-            } else if connection.used.elapsed() >= limits.idle_timeout {
-                Some("it was idle for its limit")
-            } else if connection.requests >= limits.max_requests {
-                Some("it has served its number of requests")
-            } else {
-                None
-            }
-        })
+        if connection.born.elapsed() >= limits.max_age {
+            Some("its maximum age is reached")
+        } else if connection.used.elapsed() >= limits.idle_timeout {
+            Some("it was idle for its limit")
+        } else if connection.requests >= limits.max_requests {
+            Some("it has served its number of requests")
+        } else {
+            None
+        }
     }
 
     fn lend(self: &Arc<Self>, connection: Connection, reused: bool, hot: bool) -> Lent {
@@ -219,11 +276,14 @@ impl Pool {
         let why = if self.stopping.load(Ordering::Relaxed) {
             Some("the relay stops")
         } else {
-            self.unusable(&connection)
+            // Whether it is alive is asked when it is taken.
+            self.expired(&connection)
         };
-        match why {
-            Some(why) => self.close(connection, why),
-            None => self.idle().push(connection),
+        if let Some(why) = why {
+            self.close(connection, why);
+        } else {
+            self.verify_once(&connection);
+            self.idle().push(connection);
         }
         self.returned.notify_one();
         self.changed.notify_waiters();
@@ -245,14 +305,54 @@ impl Pool {
         (self.events)(event);
     }
 
-    fn report_options(&self, profile: &str, applied: Vec<sys::socket::Applied>) {
-        if !self.reported_options.swap(true, Ordering::Relaxed) {
-            self.emit(Event::Applied {
-                side: profile::Side::Server,
-                profile: profile.to_owned(),
-                options: applied.into_iter().map(AppliedOption::from).collect(),
-            });
+    /// Looks at the first connection that has carried data.
+    fn verify_once(&self, connection: &Connection) {
+        let carried = connection.requests > 0 || connection.hot_window.is_some();
+        if carried && !self.verified.swap(true, Ordering::Relaxed) {
+            let mut profile = self.relay.server_profile.clone();
+            // The path's rate may have taken its place.
+            profile.max_pacing_rate = None;
+            self.verify(&connection.stream, &profile, Side::Server, connection.peer);
         }
+    }
+
+    /// Tells what a profile's options are on a socket that has carried data.
+    pub(crate) fn verify(
+        &self,
+        stream: &TcpStream,
+        profile: &TcpProfile,
+        side: Side,
+        peer: SocketAddr,
+    ) {
+        match sys::socket::verify(stream, profile, side, peer) {
+            Ok(applied) => self.report(side, profile, Stage::AfterData, applied),
+            Err(error) => self.emit(Event::Warning {
+                name: "profile-not-in-effect",
+                text: format!("after data had flowed: {}", crate::chain(&error)),
+            }),
+        }
+    }
+
+    fn report_connected(&self, applied: Vec<sys::socket::Applied>) {
+        if !self.reported_options.swap(true, Ordering::Relaxed) {
+            let profile = &self.relay.server_profile;
+            self.report(Side::Server, profile, Stage::Connected, applied);
+        }
+    }
+
+    pub(crate) fn report(
+        &self,
+        side: Side,
+        profile: &TcpProfile,
+        stage: Stage,
+        applied: Vec<sys::socket::Applied>,
+    ) {
+        self.emit(Event::Applied {
+            side,
+            profile: profile.name.clone(),
+            stage,
+            options: applied.into_iter().map(AppliedOption::from).collect(),
+        });
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {

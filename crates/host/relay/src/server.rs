@@ -3,20 +3,21 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use profile::Side;
+use sys::socket::Applied;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::buffer::Buffers;
-use crate::event::{AppliedOption, Event};
+use crate::event::{Event, Stage};
 use crate::pool::{self, Events, Pool};
-use crate::session::Session;
+use crate::session::{Looked, Session};
 use crate::{Config, HttpRelay, host};
 
 /// Waiting connections in the kernel, beyond which it drops SYNs; `net.core.somaxconn` bounds it.
@@ -47,9 +48,11 @@ pub enum RunError {
         #[source]
         source: io::Error,
     },
-    /// The client-side profile cannot be put into effect.
-    #[error("the client-side profile is not in effect on {address}")]
+    /// A profile cannot be put into effect.
+    #[error("the {side} profile of the relay on {address} does not work on this host")]
     Profile {
+        /// Which side.
+        side: Side,
         /// The address to listen on.
         address: SocketAddr,
         /// The option that was refused.
@@ -69,18 +72,21 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let events: Events = Arc::new(events);
-    let mut bound = Vec::new();
-    for relay in config.http {
-        bound.push((bind(&relay)?, Arc::new(relay)));
-    }
     let forgets_windows = host::forgets_windows();
+    let mut bound = Vec::new();
+    for mut relay in config.http {
+        relay.server_profile = relay.server_profile.on_host(forgets_windows);
+        let congestion = try_server_profile(&relay)?;
+        let (listener, applied) = bind(&relay)?;
+        bound.push((listener, applied, congestion, Arc::new(relay)));
+    }
     let (drain, draining) = watch::channel(false);
     let mut servers = JoinSet::new();
-    for (listener, relay) in bound {
-        host::warn(&relay, forgets_windows, &events);
+    for (listener, applied, congestion, relay) in bound {
+        host::warn(&relay, forgets_windows, congestion.as_deref(), &events);
         let pool = Pool::new(Arc::clone(&relay), Arc::clone(&events), forgets_windows);
-        servers
-            .spawn(Server::new(relay, pool, Arc::clone(&events), draining.clone()).serve(listener));
+        let server = Server::new(relay, pool, Arc::clone(&events), draining.clone());
+        servers.spawn(server.serve(listener, applied));
     }
     shutdown.await;
     drain.send_replace(true);
@@ -88,8 +94,24 @@ pub async fn run(
     Ok(())
 }
 
+/// Puts the server-side profile on a socket that goes nowhere, so that what this host refuses is told
+/// before the first client. Returns the congestion control that is in effect.
+fn try_server_profile(relay: &HttpRelay) -> Result<Option<String>, RunError> {
+    let address = relay.listen;
+    let socket = TcpSocket::new_v4().map_err(|source| RunError::Socket { address, source })?;
+    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    sys::socket::apply(&socket, &relay.server_profile, Side::Server, nowhere).map_err(
+        |source| RunError::Profile {
+            side: Side::Server,
+            address,
+            source: Box::new(source),
+        },
+    )?;
+    Ok(sys::socket::congestion_control(&socket).ok())
+}
+
 /// A listener with the client-side profile on it, which accepted sockets inherit.
-fn bind(relay: &HttpRelay) -> Result<TcpListener, RunError> {
+fn bind(relay: &HttpRelay) -> Result<(TcpListener, Vec<Applied>), RunError> {
     let address = relay.listen;
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -100,14 +122,15 @@ fn bind(relay: &HttpRelay) -> Result<TcpListener, RunError> {
     let listen = |source| RunError::Listen { address, source };
     // A restart must not wait for the last run's connections to leave TIME_WAIT.
     socket.set_reuseaddr(true).map_err(listen)?;
-    sys::socket::apply(&socket, &relay.client_profile, Side::Client, address).map_err(
-        |source| RunError::Profile {
+    let applied = sys::socket::apply(&socket, &relay.client_profile, Side::Client, address)
+        .map_err(|source| RunError::Profile {
+            side: Side::Client,
             address,
             source: Box::new(source),
-        },
-    )?;
+        })?;
     socket.bind(address).map_err(listen)?;
-    socket.listen(BACKLOG).map_err(listen)
+    let listener = socket.listen(BACKLOG).map_err(listen)?;
+    Ok((listener, applied))
 }
 
 /// One listener and its clients.
@@ -118,8 +141,7 @@ struct Server {
     draining: watch::Receiver<bool>,
     buffers: Arc<Buffers>,
     next_client: AtomicU64,
-    warned_distance: Arc<Once>,
-    reported_options: AtomicBool,
+    looked: Arc<Looked>,
 }
 
 impl Server {
@@ -136,17 +158,19 @@ impl Server {
             draining,
             buffers: Arc::default(),
             next_client: AtomicU64::new(1),
-            warned_distance: Arc::new(Once::new()),
-            reported_options: AtomicBool::new(false),
+            looked: Arc::default(),
         }
     }
 
-    async fn serve(mut self, listener: TcpListener) {
+    async fn serve(mut self, listener: TcpListener, applied: Vec<Applied>) {
         let address = listener.local_addr().unwrap_or(self.relay.listen);
         (self.events)(Event::Listening {
             address,
             target: self.relay.target.to_string(),
         });
+        let profile = &self.relay.client_profile;
+        self.pool
+            .report(Side::Client, profile, Stage::Listening, applied);
         let keeper = tokio::spawn(pool::keep(Arc::clone(&self.pool)));
         let mut sessions = JoinSet::new();
         let mut draining = self.draining.clone();
@@ -201,32 +225,17 @@ impl Server {
 
     /// A session for an accepted client, unless it may not connect.
     fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<Session> {
-        let allow = &self.relay.allow;
-        if !allow.is_empty() && !allow.iter().any(|block| block.contains(peer.ip())) {
+        if !self
+            .relay
+            .allow
+            .iter()
+            .any(|block| block.contains(peer.ip()))
+        {
             (self.events)(Event::Refused {
                 peer,
                 why: "its address is in no allowed block".into(),
             });
             return None;
-        }
-        // Inherited from the listener; set again because that is what reading back is compared with.
-        match sys::socket::apply(&stream, &self.relay.client_profile, Side::Client, peer) {
-            Ok(applied) => {
-                if !self.reported_options.swap(true, Ordering::Relaxed) {
-                    (self.events)(Event::Applied {
-                        side: Side::Client,
-                        profile: self.relay.client_profile.name.clone(),
-                        options: applied.into_iter().map(AppliedOption::from).collect(),
-                    });
-                }
-            }
-            Err(error) => {
-                (self.events)(Event::Refused {
-                    peer,
-                    why: crate::chain(&error),
-                });
-                return None;
-            }
         }
         Some(Session {
             id: self.next_client.fetch_add(1, Ordering::Relaxed),
@@ -235,7 +244,7 @@ impl Server {
             pool: Arc::clone(&self.pool),
             buffers: Arc::clone(&self.buffers),
             draining: self.draining.clone(),
-            warned_distance: Arc::clone(&self.warned_distance),
+            looked: Arc::clone(&self.looked),
         })
     }
 

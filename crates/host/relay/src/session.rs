@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use profile::Side;
 use sys::tcp_info::TcpInfo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::buffer::{Buffer, Buffers};
 use crate::event::{EndedBy, Event, Phase};
@@ -37,8 +38,17 @@ pub(crate) struct Session {
     pub(crate) buffers: Arc<Buffers>,
     /// Becomes true when the relay stops.
     pub(crate) draining: watch::Receiver<bool>,
+    /// What is looked at once, whichever session comes first.
+    pub(crate) looked: Arc<Looked>,
+}
+
+/// What only the first sessions look at.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
     /// Whether the relay has warned of being near to the wrong end of the path.
-    pub(crate) warned_distance: Arc<std::sync::Once>,
+    warned_distance: AtomicBool,
+    /// Whether the client-side profile was found in effect after data had flowed.
+    verified: AtomicBool,
 }
 
 /// What follows a request.
@@ -52,8 +62,13 @@ enum Next {
     Reset,
 }
 
-/// What is known of the request under way, for its event.
+/// What is known of the request under way, for its event. A request that is cut off with its task is
+/// told of when this is dropped.
 struct Record {
+    pool: Arc<Pool>,
+    client: u64,
+    peer: SocketAddr,
+    told: bool,
     started: Instant,
     method: String,
     path: String,
@@ -66,17 +81,18 @@ impl Session {
     /// Serves the client until one side closes.
     pub(crate) async fn serve(mut self) {
         let mut held: Option<Buffer> = None;
+        let mut first = true;
         loop {
             // Between requests a session holds no buffer: ten thousand idle clients cost no memory.
-            let pipelined = held.as_ref().is_some_and(|buffer| !buffer.is_empty());
-            if !pipelined {
-                held = None;
-                if !self.wait_for_request().await {
-                    return;
-                }
-            }
-            let mut buffer = held.take().unwrap_or_else(|| self.buffers.lend());
-            match self.serve_request(&mut buffer).await {
+            let pipelined = held.take().filter(|buffer| !buffer.is_empty());
+            let mut buffer = match pipelined {
+                Some(buffer) => buffer,
+                None => match self.first_bytes().await {
+                    Some(buffer) => buffer,
+                    None => return,
+                },
+            };
+            match self.serve_request(&mut buffer, first).await {
                 Next::Request => held = Some(buffer),
                 Next::Close => return,
                 Next::Linger => return self.linger().await,
@@ -86,21 +102,36 @@ impl Session {
                     return;
                 }
             }
+            first = false;
         }
     }
 
-    /// Waits for the first byte of a request; `false` when the connection is to be closed.
-    async fn wait_for_request(&mut self) -> bool {
-        let patience = self.pool.relay.limits.keep_alive_timeout;
-        tokio::select! {
-            biased;
-            readable = timeout(patience, self.stream.readable()) => matches!(readable, Ok(Ok(()))),
-            _ = self.draining.wait_for(|draining| *draining) => false,
+    /// Waits for the first bytes of a request; `None` when the connection is to be closed.
+    async fn first_bytes(&mut self) -> Option<Buffer> {
+        let deadline = Instant::now() + self.pool.relay.limits.keep_alive_timeout;
+        loop {
+            tokio::select! {
+                biased;
+                readable = timeout_at(deadline, self.stream.readable()) => readable.ok()?.ok()?,
+                _ = self.draining.wait_for(|draining| *draining) => return None,
+            }
+            // Readiness may be a leftover of a read that filled its buffer exactly. Taken for the start
+            // of a request, it would end an idle connection with an unasked 408.
+            let mut buffer = self.buffers.lend();
+            match buffer.read_ready(&mut self.stream).await {
+                None => {}
+                Some(Ok(0) | Err(_)) => return None,
+                Some(Ok(_)) => return Some(buffer),
+            }
         }
     }
 
-    async fn serve_request(&mut self, buffer: &mut Buffer) -> Next {
+    async fn serve_request(&mut self, buffer: &mut Buffer, first: bool) -> Next {
         let mut record = Record {
+            pool: Arc::clone(&self.pool),
+            client: self.id,
+            peer: self.peer,
+            told: false,
             started: Instant::now(),
             method: "-".into(),
             path: "-".into(),
@@ -111,7 +142,7 @@ impl Session {
         let head = match self.receive_head(buffer).await {
             Ok(Some(head)) => head,
             Ok(None) => return Next::Close,
-            Err(failure) => return self.fail(&record, failure).await,
+            Err(failure) => return self.fail(record, failure).await,
         };
         let length = head.1;
         let request = head.0;
@@ -125,23 +156,21 @@ impl Session {
                 why: "CONNECT: this relay has one origin and is no proxy for others".into(),
                 retry: false,
             };
-            return self.fail(&record, failure).await;
+            return self.fail(record, failure).await;
         }
         let forwarded = request.forwarded(&buffer.filled()[..length]);
         buffer.consume(length);
         match self
-            .forward(buffer, &request, &forwarded, &mut record)
+            .forward(buffer, &request, &forwarded, &mut record, first)
             .await
         {
             Ok(finished) => {
                 let status = record.progress.status();
-                self.done(
-                    &record,
-                    status,
-                    EndedBy::Completed,
-                    Phase::ResponseBody,
-                    None,
-                );
+                let phase = match status {
+                    Some(101) => Phase::Tunnel,
+                    _ => Phase::ResponseBody,
+                };
+                record.tell(status, EndedBy::Completed, phase, None);
                 match finished {
                     Finished {
                         client_open: true, ..
@@ -150,7 +179,7 @@ impl Session {
                     Finished { .. } => Next::Close,
                 }
             }
-            Err(failure) => self.fail(&record, failure).await,
+            Err(failure) => self.fail(record, failure).await,
         }
     }
 
@@ -211,6 +240,7 @@ impl Session {
         request: &RequestHead,
         head: &[u8],
         record: &mut Record,
+        first: bool,
     ) -> Result<Finished, Failure> {
         let mut attempt = 1;
         loop {
@@ -239,7 +269,9 @@ impl Session {
             .await;
             match result {
                 Ok(finished) => {
-                    self.compare_distance(&mut lent);
+                    if first {
+                        self.look(&mut lent);
+                    }
                     if finished.origin_open {
                         lent.bring_back();
                     } else {
@@ -258,11 +290,20 @@ impl Session {
         }
     }
 
+    /// Looks at the client's connection once its first data has flowed.
+    fn look(&self, lent: &mut Lent) {
+        if !self.looked.verified.swap(true, Ordering::Relaxed) {
+            let profile = &self.pool.relay.client_profile;
+            self.pool
+                .verify(&self.stream, profile, Side::Client, self.peer);
+        }
+        if !self.looked.warned_distance.load(Ordering::Relaxed) {
+            self.compare_distance(lent);
+        }
+    }
+
     /// Warns once where the client is as far away as the origin: the relay is at the wrong end.
     fn compare_distance(&self, lent: &mut Lent) {
-        if self.warned_distance.is_completed() {
-            return;
-        }
         let near = TcpInfo::of(&self.stream);
         let far = TcpInfo::of(&lent.connection().stream);
         let (Ok(near), Ok(far)) = (near, far) else {
@@ -271,23 +312,22 @@ impl Session {
         let smallest = |info: &TcpInfo| info.min_rtt.unwrap_or(info.rtt);
         let (near, far) = (smallest(&near), smallest(&far));
         // Below 5 ms, both are at hand and nothing is to be gained or lost.
-        if near >= far && near >= Duration::from_millis(5) {
-            self.warned_distance.call_once(|| {
-                (self.pool.events)(Event::Warning {
-                    name: "client-is-far",
-                    text: format!(
-                        "client {} is {} away, the origin only {}: the relay belongs near the client",
-                        self.peer.ip(),
-                        units::format_span(near),
-                        units::format_span(far),
-                    ),
-                });
+        let wrong_end = near >= far && near >= Duration::from_millis(5);
+        if wrong_end && !self.looked.warned_distance.swap(true, Ordering::Relaxed) {
+            (self.pool.events)(Event::Warning {
+                name: "client-is-far",
+                text: format!(
+                    "client {} is {} away, the origin only {}: the relay belongs near the client",
+                    self.peer.ip(),
+                    units::format_span(near),
+                    units::format_span(far),
+                ),
             });
         }
     }
 
     /// Tells the client, where it can still be told, and the log.
-    async fn fail(&mut self, record: &Record, failure: Failure) -> Next {
+    async fn fail(&mut self, mut record: Record, failure: Failure) -> Next {
         let sent = record.progress.status();
         let answer = failure.status.filter(|_| sent.is_none());
         if let Some(status) = answer {
@@ -297,48 +337,12 @@ impl Session {
             let _ = write_all(&mut self.stream, text.as_bytes(), patience).await;
         }
         let why = Some(failure.why);
-        self.done(
-            record,
-            sent.or(answer),
-            failure.ended_by,
-            failure.phase,
-            why,
-        );
+        record.tell(sent.or(answer), failure.ended_by, failure.phase, why);
         match (answer, sent) {
             (Some(_), _) => Next::Linger,
             (None, Some(_)) => Next::Reset,
             (None, None) => Next::Close,
         }
-    }
-
-    fn done(
-        &self,
-        record: &Record,
-        status: Option<u16>,
-        ended_by: EndedBy,
-        phase: Phase,
-        error: Option<String>,
-    ) {
-        let hot_ratio = match record.connection {
-            Some(_) => self.pool.count_request(record.hot),
-            None => self.pool.hot_ratio(),
-        };
-        (self.pool.events)(Event::RequestDone {
-            client: self.id,
-            peer: self.peer,
-            connection: record.connection,
-            method: record.method.clone(),
-            path: record.path.clone(),
-            status,
-            bytes_up: record.progress.bytes_up.load(Ordering::Relaxed),
-            bytes_down: record.progress.bytes_down.load(Ordering::Relaxed),
-            seconds: record.started.elapsed().as_secs_f64(),
-            hot: record.hot,
-            hot_ratio,
-            ended_by,
-            phase,
-            error,
-        });
     }
 
     /// Ends the connection in the direction of the client and lets it finish sending.
@@ -354,6 +358,63 @@ impl Session {
             if count == 0 || left == 0 {
                 return;
             }
+        }
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    fn tell(
+        &mut self,
+        status: Option<u16>,
+        ended_by: EndedBy,
+        phase: Phase,
+        error: Option<String>,
+    ) {
+        self.told = true;
+        let hot_ratio = match self.connection {
+            Some(_) => self.pool.count_request(self.hot),
+            None => self.pool.hot_ratio(),
+        };
+        (self.pool.events)(Event::RequestDone {
+            client: self.client,
+            peer: self.peer,
+            connection: self.connection,
+            method: std::mem::take(&mut self.method),
+            path: std::mem::take(&mut self.path),
+            status,
+            bytes_up: self.progress.bytes_up.load(Ordering::Relaxed),
+            bytes_down: self.progress.bytes_down.load(Ordering::Relaxed),
+            seconds: self.started.elapsed().as_secs_f64(),
+            hot: self.hot,
+            hot_ratio,
+            ended_by,
+            phase,
+            error,
+        });
+    }
+
+    /// How far the request has come.
+    fn phase(&self) -> Phase {
+        let uploaded = self.progress.uploaded.load(Ordering::Relaxed);
+        match (self.connection, self.progress.status()) {
+            (None, _) => Phase::Connecting,
+            (Some(_), None) if uploaded => Phase::ResponseHead,
+            (Some(_), None) => Phase::RequestBody,
+            (Some(_), Some(101)) => Phase::Tunnel,
+            (Some(_), Some(_)) => Phase::ResponseBody,
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // Without a method, no request has come.
+        if !self.told && self.method != "-" {
+            let (status, phase) = (self.progress.status(), self.phase());
+            let why = "the relay stopped before the request was over";
+            self.tell(status, EndedBy::Relay, phase, Some(why.into()));
         }
     }
 }

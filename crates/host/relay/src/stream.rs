@@ -1,6 +1,6 @@
 //! Moving bytes between a socket and a bounded buffer, with a limit on how long nothing happens.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -65,18 +65,39 @@ pub(crate) async fn read_head(
     }
 }
 
+/// Writes a head and what is at hand of its body: both in one system call, and one segment where they fit.
+pub(crate) async fn write_message(
+    writer: &mut (impl AsyncWrite + Unpin),
+    head: &[u8],
+    body: &[u8],
+    patience: Duration,
+) -> Result<(), CopyError> {
+    let pieces = [IoSlice::new(head), IoSlice::new(body)];
+    let taken = timeout(patience, writer.write_vectored(&pieces))
+        .await
+        .map_err(|_elapsed| CopyError::WriteTimeout)?
+        .map_err(CopyError::Write)?;
+    write_all(writer, head.get(taken..).unwrap_or_default(), patience).await?;
+    let written = taken.saturating_sub(head.len());
+    write_all(writer, &body[written..], patience).await
+}
+
 /// Forwards a body as it arrives, its bytes unchanged, and leaves what follows it in the buffer. Reads
-/// only when all that was read is written, so that a slow receiver holds its sender back.
+/// only when all that was read is written, so that a slow receiver holds its sender back. The buffer's
+/// first `owed` bytes belong to the body already and have not been written.
 pub(crate) async fn copy_body(
     reader: &mut (impl AsyncRead + Unpin),
     buffer: &mut Buffer,
     body: &mut Body,
+    mut owed: usize,
     writer: &mut (impl AsyncWrite + Unpin),
     patience: Duration,
     copied: &AtomicU64,
 ) -> Result<(), CopyError> {
     loop {
-        let accepted = body.accept(buffer.filled()).map_err(CopyError::Malformed)?;
+        let new = &buffer.filled()[owed..];
+        let accepted = owed + body.accept(new).map_err(CopyError::Malformed)?;
+        owed = 0;
         if accepted > 0 {
             write_all(writer, &buffer.filled()[..accepted], patience).await?;
             buffer.consume(accepted);

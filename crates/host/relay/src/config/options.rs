@@ -3,12 +3,24 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use profile::{ProfileSet, Span, TcpProfile};
+use profile::{ProfileSet, TcpProfile};
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Rate};
+use units::{Bytes, Rate, Span};
 
 use super::{HttpRelay, Limits, PoolLimits, Priming, Target};
 use crate::Cidr;
+
+/// Loopback and private networks (RFC 1918, RFC 4193, RFC 4291 §2.5.6): a relay serves a site by default,
+/// never the Internet.
+const PRIVATE: [&str; 7] = [
+    "127.0.0.0/8",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "::1/128",
+    "fc00::/7",
+    "fe80::/10",
+];
 
 /// A relay as it is written: text and numbers, everything optional that has a default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -24,7 +36,8 @@ pub struct HttpOptions {
     /// Profile of connected sockets; `s3` where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_profile: Option<String>,
-    /// Who may connect; everybody where nothing is said.
+    /// Who may connect; loopback and private networks where nothing is said. `0.0.0.0/0` and `::/0` are
+    /// everybody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
     /// Rate of the path to the origin, if known.
@@ -137,8 +150,13 @@ impl HttpOptions {
         };
         let client_profile = profile(self.client_profile, "lan");
         let server_profile = profile(self.server_profile, "s3");
-        let allow: Vec<_> = self
-            .allow
+        let private = PRIVATE.map(str::to_owned);
+        let blocks: &[String] = if self.allow.is_empty() {
+            &private
+        } else {
+            &self.allow
+        };
+        let allow: Vec<_> = blocks
             .iter()
             .filter_map(|block| parse::<Cidr>(&mut problems, "allow", block))
             .collect();
@@ -307,7 +325,7 @@ impl LimitOptions {
 }
 
 fn span(written: Option<Span>, default: Duration) -> Duration {
-    written.map_or(default, |span| span.0)
+    written.map_or(default, Span::get)
 }
 
 fn parse<T>(problems: &mut Vec<String>, field: &str, text: &str) -> Option<T>

@@ -36,6 +36,27 @@ fn a_printed_configuration_reads_back_as_itself() {
 }
 
 #[test]
+fn loopback_and_private_networks_may_connect_unless_something_else_is_said() {
+    let admits = |options: &HttpOptions, address: &str| {
+        let relay = Config::http(options.clone()).unwrap().http.remove(0);
+        let address = address.parse().unwrap();
+        relay.allow.iter().any(|block| block.contains(address))
+    };
+    let mut options = options();
+    for inside in ["127.0.0.1", "10.9.8.7", "172.16.0.1", "192.168.1.1"] {
+        assert!(admits(&options, inside), "{inside}");
+    }
+    for inside in ["::1", "fd00::1", "fe80::1", "::ffff:10.0.0.1"] {
+        assert!(admits(&options, inside), "{inside}");
+    }
+    for outside in ["203.0.113.1", "172.32.0.1", "2001:db8::1"] {
+        assert!(!admits(&options, outside), "{outside}");
+    }
+    options.allow = vec!["0.0.0.0/0".into(), "::/0".into()];
+    assert!(admits(&options, "203.0.113.1") && admits(&options, "2001:db8::1"));
+}
+
+#[test]
 fn all_problems_are_told_at_once() {
     let text = r#"
         [profiles.lan]

@@ -62,14 +62,14 @@ impl ResponseHead {
         !self.fields.close && (self.version_1_1 || self.fields.keep_alive)
     }
 
-    /// The head as the client gets it; `closing` says that its connection ends with this response.
-    pub(crate) fn forwarded(&self, head: &[u8], closing: bool) -> Vec<u8> {
+    /// The head as the client gets it, `None` where that is as it came; `closing` says that the client's
+    /// connection ends with this response.
+    pub(crate) fn forwarded(&self, head: &[u8], closing: bool) -> Option<Vec<u8>> {
         if closing {
-            self.fields.rewrite(head, b"Connection: close\r\n")
-        } else if self.fields.hop_by_hop() {
-            self.fields.rewrite(head, b"")
+            Some(self.fields.rewrite(head, b"Connection: close\r\n"))
         } else {
-            head.to_vec()
+            let rewritten = || self.fields.rewrite(head, b"");
+            self.fields.hop_by_hop().then(rewritten)
         }
     }
 }

@@ -149,7 +149,7 @@ impl Pool {
             .iter()
             .find(|applied| applied.option == "TCP_CONGESTION");
         let congestion = congestion.map(|applied| applied.effective.clone());
-        self.report_options(&profile.name, applied);
+        self.report_connected(applied);
         Ok((stream, congestion))
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sys::tcp_info::TcpInfo;
 use tokio::time::{Instant, timeout};
 use units::{Bytes, Rate};
 
@@ -70,7 +71,10 @@ impl Keeper {
             return self.add().await;
         }
         self.tell_ready();
-        let primes = self.pool.relay.priming.is_some() && Instant::now() >= self.priming_from;
+        // A connection that a request waits for is not taken from under it.
+        let primes = self.pool.relay.priming.is_some()
+            && Instant::now() >= self.priming_from
+            && !self.pool.is_wanted();
         if primes && let Some(connection) = self.take_cooled() {
             let connection = self.prime(connection, true).await;
             if let Some(connection) = connection {
@@ -107,7 +111,7 @@ impl Keeper {
             ..priming.clone()
         };
         let everything = Bytes::new(u64::MAX);
-        match prime::prime(&connection.stream, &one, everything, || async {}).await {
+        match prime::prime(&connection.stream, &one, everything, || async {}, || false).await {
             Ok(_) => {
                 connection.used = Instant::now();
                 pool.put_back(connection);
@@ -238,10 +242,14 @@ impl Keeper {
         if self.ready && !self.budget.holds() {
             return Some(connection);
         }
-        let info = sys::tcp_info::TcpInfo::of(&connection.stream).ok()?;
+        let Ok(info) = TcpInfo::of(&connection.stream) else {
+            pool.close(connection, "the kernel does not tell its state");
+            return None;
+        };
         let target = pool.relay.hot_window(info.min_rtt.unwrap_or(info.rtt));
         let quiet = || pool.quiet(PATIENCE);
-        match prime::prime(&connection.stream, priming, target, quiet).await {
+        let wanted = || pool.is_wanted();
+        match prime::prime(&connection.stream, priming, target, quiet, wanted).await {
             Ok(primed) => {
                 self.count(primed.spent.requests, primed.spent.bytes);
                 connection.hot_window = Some(target);
@@ -253,7 +261,10 @@ impl Keeper {
                     return None;
                 }
                 connection.used = Instant::now();
-                if !primed.missing.is_empty() {
+                if primed.interrupted {
+                    // A request waits for it; the rest of priming can wait for the request.
+                    connection.told_cool = true;
+                } else if !primed.missing.is_empty() {
                     // What a whole budget could not reach, the next second will not reach either.
                     self.priming_from = Instant::now() + PRIMING_PAUSE;
                     connection.told_cool = true;

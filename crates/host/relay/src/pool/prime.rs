@@ -42,6 +42,8 @@ pub(crate) struct Primed {
     pub(crate) spent: Spent,
     pub(crate) target: Bytes,
     pub(crate) missing: Vec<Missing>,
+    /// Whether it was given up because a request waited for the connection.
+    pub(crate) interrupted: bool,
     /// The connection when all was answered.
     pub(crate) info: TcpInfo,
     /// Segments sent again during priming.
@@ -78,7 +80,8 @@ pub(crate) enum PrimeError {
 }
 
 /// Primes a connection of which both sides are idle. `quiet` is awaited before each batch: it may hold
-/// priming back while requests use the path.
+/// priming back while requests use the path. Once `wanted` says that a request waits for the connection
+/// itself, no more is sent, and priming ends when what is under way was answered.
 ///
 /// On failure, what was spent is told beside the error.
 pub(crate) async fn prime<F: Future<Output = ()>>(
@@ -86,6 +89,7 @@ pub(crate) async fn prime<F: Future<Output = ()>>(
     priming: &Priming,
     target: Bytes,
     quiet: impl Fn() -> F,
+    wanted: impl Fn() -> bool,
 ) -> Result<Primed, (PrimeError, Spent)> {
     let mut run = Run {
         stream,
@@ -97,10 +101,12 @@ pub(crate) async fn prime<F: Future<Output = ()>>(
         started: Instant::now(),
         fastest: None,
         slowest_rtt: Duration::ZERO,
+        interrupted: false,
     };
-    match run.finish(quiet).await {
+    match run.finish(quiet, wanted).await {
         Ok((info, retransmitted)) => Ok(Primed {
             missing: missing(&info, target),
+            interrupted: run.interrupted,
             spent: run.spent(),
             target,
             bottleneck: run.bottleneck(&info, retransmitted),
@@ -138,6 +144,8 @@ struct Run<'a> {
     fastest: Option<Rate>,
     /// The longest smoothed round-trip time seen.
     slowest_rtt: Duration,
+    /// Whether a request has been waiting for the connection.
+    interrupted: bool,
 }
 
 impl Run<'_> {
@@ -146,6 +154,7 @@ impl Run<'_> {
     async fn finish<F: Future<Output = ()>>(
         &mut self,
         quiet: impl Fn() -> F,
+        wanted: impl Fn() -> bool,
     ) -> Result<(TcpInfo, u32), PrimeError> {
         let before = self.inspect()?;
         let writing_ends = self.started + self.priming.max_time;
@@ -154,7 +163,8 @@ impl Run<'_> {
         let reading_ends = writing_ends + before.rtt * 4 + Duration::from_secs(1);
         let mut growing = true;
         loop {
-            let within_budget = self.within_budget(writing_ends);
+            self.interrupted = self.interrupted || wanted();
+            let within_budget = self.within_budget(writing_ends) && !self.interrupted;
             let info = self.inspect()?;
             self.fastest = self.fastest.max(info.delivery_rate);
             self.slowest_rtt = self.slowest_rtt.max(info.rtt);

@@ -312,3 +312,84 @@ async fn a_client_of_version_1_0_is_served_over_a_connection_of_its_own() {
     })
     .await;
 }
+
+/// The client does what it should and stops sending its body; its answer used to be cut off for it.
+#[tokio::test]
+async fn a_client_that_stops_sending_after_a_final_status_gets_the_whole_answer() {
+    within(async {
+        let (listener, target) = listen().await;
+        let mut relay = Relay::start(plain(target)).await;
+        let mut client = relay.connect().await;
+        let head = b"PUT /k HTTP/1.1\r\nHost: o\r\nContent-Length: 999\r\n\r\n";
+        client.write_all(head).await.unwrap();
+        let (mut origin, _) = listener.accept().await.unwrap();
+        read_exactly(&mut origin, head.len()).await;
+        origin
+            .write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 6\r\n\r\nnot")
+            .await
+            .unwrap();
+        read_head(&mut client).await;
+        client.shutdown().await.unwrap();
+        assert_eq!(read_exactly(&mut client, 3).await, b"not");
+        origin.write_all(b"yet").await.unwrap();
+        assert_eq!(read_to_end(&mut client).await, b"yet");
+        let Event::RequestDone {
+            ended_by, status, ..
+        } = relay.request_done().await
+        else {
+            unreachable!("request_done returns nothing else");
+        };
+        assert_eq!((ended_by, status), (EndedBy::Completed, Some(403)));
+    })
+    .await;
+}
+
+/// A read that fills the buffer exactly leaves the socket marked as readable. Taken for the start of a
+/// request, that ended idle connections with a 408.
+#[tokio::test]
+async fn an_idle_client_is_not_told_408_whatever_the_size_of_its_last_body() {
+    within(async {
+        let (listener, target) = listen().await;
+        let mut options = plain(target);
+        options.limits.head_timeout = Some(units::Span::from(Duration::from_millis(50)));
+        let relay = Relay::start(options).await;
+        let mut client = relay.connect().await;
+        const SIZE: usize = 256 * 1024;
+        let head = format!("PUT / HTTP/1.1\r\nHost: o\r\nContent-Length: {SIZE}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        let (mut origin, _) = listener.accept().await.unwrap();
+        read_head(&mut origin).await;
+        client.write_all(&noise(SIZE)).await.unwrap();
+        read_exactly(&mut origin, SIZE).await;
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        origin.write_all(answer).await.unwrap();
+        assert_eq!(read_exactly(&mut client, answer.len()).await, answer);
+        // Ten times as long as a head may take: nothing may come.
+        let silence = tokio::io::AsyncReadExt::read_u8(&mut client);
+        let silence = tokio::time::timeout(Duration::from_millis(500), silence).await;
+        assert!(silence.is_err(), "{silence:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn interim_responses_are_kept_from_clients_of_version_1_0() {
+    within(async {
+        let (listener, target) = listen().await;
+        let relay = Relay::start(plain(target)).await;
+        let mut client = relay.connect().await;
+        client.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let (mut origin, _) = listener.accept().await.unwrap();
+        read_head(&mut origin).await;
+        origin
+            .write_all(
+                b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            )
+            .await
+            .unwrap();
+        assert!(read_head(&mut client).await.starts_with("HTTP/1.1 200 OK"));
+        // Such an origin closes after its answer, so its connection is not kept.
+        assert_eq!(read_to_end(&mut origin).await, b"");
+    })
+    .await;
+}

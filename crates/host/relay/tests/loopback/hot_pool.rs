@@ -2,9 +2,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_relay::{Event, Missing};
-use profile::Span;
 use tokio::io::AsyncWriteExt;
-use units::Bytes;
+use units::{Bytes, Span};
 
 use crate::harness::{
     Origin, Relay, digest, listen, noise, once, primed, read_exactly, read_head, within,
@@ -163,7 +162,7 @@ async fn a_resting_connection_is_kept_by_one_small_request() {
         options.prime.window = Some(Bytes::kib(64));
         // No re-priming, whatever the kernel forgets: only the small request is left.
         options.prime.hourly_bytes = Some(Bytes::ZERO);
-        options.pool.idle_timeout = Some(Span(Duration::from_secs(4)));
+        options.pool.idle_timeout = Some(Span::from(Duration::from_secs(4)));
         let mut relay = Relay::start(options).await;
         let primed = relay
             .event(|event| match event {
@@ -180,6 +179,31 @@ async fn a_resting_connection_is_kept_by_one_small_request() {
             .filter(|event| matches!(event, Event::Closed { .. }))
             .count();
         assert_eq!(closed, 1, "only by stopping: {rest:?}");
+        assert_eq!(origin.connections.load(Ordering::Relaxed), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn priming_gives_its_connection_to_a_request_that_waits_for_it() {
+    within(async {
+        let origin = Origin::start().await;
+        let mut options = primed(origin.address);
+        // Room for one connection, and a priming that would last for an hour.
+        options.pool.min_idle = Some(1);
+        options.pool.max_connections = Some(1);
+        options.prime.window = Some(Bytes::mib(64));
+        options.prime.max_bytes = Some(Bytes::new(u64::MAX));
+        options.prime.max_requests = Some(u64::MAX / 1_000_000);
+        options.prime.max_time = Some(Span::from(Duration::from_hours(1)));
+        let mut relay = Relay::start(options).await;
+        relay
+            .event(|event| matches!(event, Event::Connected { .. }).then_some(()))
+            .await;
+        let post =
+            b"POST / HTTP/1.1\r\nHost: o\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
+        let answer = once(&relay, post).await;
+        assert!(answer.ends_with(&digest(b"hi")), "{answer}");
         assert_eq!(origin.connections.load(Ordering::Relaxed), 1);
     })
     .await;

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
-use longhaul_relay::{EndedBy, Event, Phase};
-use profile::Span;
+use longhaul_relay::{EndedBy, Event, Phase, Stage};
+use profile::Side;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
+use units::Span;
 
 use crate::harness::{Relay, listen, plain, read_exactly, read_head, read_to_end, within};
 
@@ -172,7 +173,7 @@ async fn what_does_not_finish_is_cut_off_at_the_drain_deadline() {
     within(async {
         let (listener, target) = listen().await;
         let mut options = plain(target);
-        options.limits.drain_timeout = Some(Span(Duration::from_millis(100)));
+        options.limits.drain_timeout = Some(Span::from(Duration::from_millis(100)));
         let relay = Relay::start(options).await;
         let mut client = relay.connect().await;
         client.write_all(GET).await.unwrap();
@@ -181,6 +182,16 @@ async fn what_does_not_finish_is_cut_off_at_the_drain_deadline() {
         assert!(
             rest.iter()
                 .any(|event| matches!(event, Event::Stopped { aborted: 1, .. }))
+        );
+        let told = |event: &Event| match event {
+            Event::RequestDone {
+                ended_by, phase, ..
+            } => Some((*ended_by, *phase)),
+            _ => None,
+        };
+        assert_eq!(
+            rest.iter().find_map(told),
+            Some((EndedBy::Relay, Phase::ResponseHead))
         );
     })
     .await;
@@ -203,6 +214,56 @@ async fn requests_beyond_the_last_connection_wait_for_one() {
         assert_eq!(read_exactly(&mut first, OK.len()).await, OK);
         serve(&mut origin, POST).await;
         assert_eq!(read_exactly(&mut second, OK.len()).await, OK);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_makes_way_for_a_request_that_needs_a_new_one() {
+    within(async {
+        let (listener, target) = listen().await;
+        let mut options = plain(target);
+        options.pool.max_connections = Some(1);
+        let relay = Relay::start(options).await;
+        let (_first, _kept) = warmed(&relay, &listener).await;
+        let mut second = relay.connect().await;
+        let old = b"GET /a HTTP/1.0\r\n\r\n";
+        second.write_all(old).await.unwrap();
+        let (mut origin, _) = listener.accept().await.unwrap();
+        serve(&mut origin, old).await;
+        assert!(read_head(&mut second).await.starts_with("HTTP/1.1 200"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn profiles_are_read_back_before_the_first_client_and_after_data_has_flowed() {
+    within(async {
+        let (listener, target) = listen().await;
+        let mut relay = Relay::start(plain(target)).await;
+        let applied = |event: &Event| match event {
+            Event::Applied {
+                side,
+                stage,
+                options,
+                ..
+            } => Some((*side, *stage, options.clone())),
+            _ => None,
+        };
+        let (side, stage, inherited) = relay.event(applied).await;
+        assert_eq!((side, stage), (Side::Client, Stage::Listening));
+        warmed(&relay, &listener).await;
+        let (side, stage, connected) = relay.event(applied).await;
+        assert_eq!((side, stage), (Side::Server, Stage::Connected));
+        let mut later = [relay.event(applied).await, relay.event(applied).await];
+        later.sort_by_key(|(side, ..)| *side == Side::Server);
+        assert_eq!(
+            later,
+            [
+                (Side::Client, Stage::AfterData, inherited),
+                (Side::Server, Stage::AfterData, connected)
+            ]
+        );
     })
     .await;
 }

@@ -1,8 +1,8 @@
 use longhaul_relay::{EndedBy, Event, Phase};
-use profile::Span;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use units::Span;
 
 use crate::harness::{Relay, listen, once, plain, read_head, read_to_end, within};
 
@@ -82,7 +82,7 @@ async fn heads_that_are_too_long_or_too_slow_are_refused() {
         let (_listener, target) = listen().await;
         let mut options = plain(target);
         options.limits.head = Some(units::Bytes::kib(4));
-        options.limits.head_timeout = Some(Span(Duration::from_millis(200)));
+        options.limits.head_timeout = Some(Span::from(Duration::from_millis(200)));
         let mut relay = Relay::start(options).await;
         let long = format!(
             "GET / HTTP/1.1\r\nHost: o\r\nX: {}\r\n\r\n",
@@ -121,7 +121,7 @@ async fn an_absent_silent_or_babbling_origin_is_told_apart() {
 
         let (_listener, target) = listen().await;
         let mut options = plain(target);
-        options.limits.response_timeout = Some(Span(Duration::from_millis(200)));
+        options.limits.response_timeout = Some(Span::from(Duration::from_millis(200)));
         let mut relay = Relay::start(options).await;
         assert!(once(&relay, get).await.starts_with("HTTP/1.1 504 "));
         let done = relay.request_done().await;
