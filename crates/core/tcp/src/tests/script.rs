@@ -85,10 +85,7 @@ impl Player {
     }
 
     fn advance(&mut self, until: Time) {
-        loop {
-            let Some(connection) = &mut self.connection else {
-                break;
-            };
+        while let Some(connection) = &mut self.connection {
             match connection.poll_output(self.now) {
                 Output::Transmit { segment, .. } => self.sent.push_back((self.now, segment)),
                 Output::Event(_) => {}
@@ -106,14 +103,11 @@ impl Player {
         if !self.sent.is_empty() {
             return Err(format!("before it the endpoint sent {}", self.describe()));
         }
-        match &mut self.connection {
-            Some(connection) => {
-                connection.handle_segment(self.now, segment);
-            }
-            None => {
-                let accepted = Connection::accept(&self.config, self.now, segment, OURS);
-                self.connection = Some(accepted.ok_or("not accepted")?);
-            }
+        if let Some(connection) = &mut self.connection {
+            connection.handle_segment(self.now, segment);
+        } else {
+            let accepted = Connection::accept(&self.config, self.now, segment, OURS);
+            self.connection = Some(accepted.ok_or("not accepted")?);
         }
         self.advance(self.now);
         Ok(())
@@ -168,7 +162,7 @@ impl Player {
         let now = self.now;
         match (verb, &mut self.connection) {
             ("connect", None) => {
-                self.connection = Some(Connection::connect(&self.config, now, OURS))
+                self.connection = Some(Connection::connect(&self.config, now, OURS));
             }
             ("write", Some(connection)) => {
                 connection.write(now, number);
