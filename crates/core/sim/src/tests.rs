@@ -13,6 +13,28 @@ use crate::{ConnectionId, PathId, Side, World, run};
 
 const FIELD_CASE_C: &str = include_str!("../../../../scenarios/field/c-uploads.toml");
 
+const OVER_60_MS: &str = include_str!("../../../../scenarios/field/c-uploads-60ms.toml");
+const OVER_120_MS: &str = include_str!("../../../../scenarios/field/c-uploads-120ms.toml");
+
+/// Medians in seconds that the lab measured on kernel 6.18 for the same files, 2026-11-21: scenario,
+/// workload, arm, median.
+const KERNEL: [(&str, &str, &str, f64); 14] = [
+    (FIELD_CASE_C, "100 KiB", "direct", 1.0053),
+    (FIELD_CASE_C, "100 KiB", "direct-reuse", 0.2097),
+    (FIELD_CASE_C, "100 KiB", "relay", 0.2105),
+    (FIELD_CASE_C, "1 MiB", "direct", 1.6195),
+    (FIELD_CASE_C, "1 MiB", "direct-reuse", 0.2893),
+    (FIELD_CASE_C, "1 MiB", "relay", 0.2898),
+    (OVER_60_MS, "100 KiB", "direct", 0.3032),
+    (OVER_60_MS, "100 KiB", "relay", 0.0787),
+    (OVER_60_MS, "1 MiB", "direct", 0.5245),
+    (OVER_60_MS, "1 MiB", "relay", 0.2370),
+    (OVER_120_MS, "100 KiB", "direct", 0.6056),
+    (OVER_120_MS, "100 KiB", "relay", 0.1643),
+    (OVER_120_MS, "1 MiB", "direct", 1.0972),
+    (OVER_120_MS, "1 MiB", "relay", 0.5578),
+];
+
 fn field_case_c() -> Document {
     let scenario: Scenario = toml::from_str(FIELD_CASE_C).unwrap();
     run(&scenario, scenario.seed).unwrap()
@@ -337,4 +359,33 @@ fn what_is_wrong_with_a_scenario_is_said_before_anything_runs() {
     scenario.arms.clear();
     let error = run(&scenario, 1).unwrap_err().to_string();
     assert!(error.contains("`arms`"), "{error}");
+}
+
+#[test]
+fn medians_are_those_of_the_kernel_in_the_lab() {
+    let mut errors = Vec::new();
+    for (file, workload, name, kernel) in KERNEL {
+        let scenario: Scenario = toml::from_str(file).unwrap();
+        let document = run(&scenario, scenario.seed).unwrap();
+        let simulated = arm(&document, workload, name).median_s.unwrap();
+        let error = simulated / kernel - 1.0;
+        println!(
+            "{} {workload} {name}: {simulated:.4} s, kernel {kernel} s, {:+.1} %",
+            scenario.name,
+            error * 100.0
+        );
+        errors.push(error.abs());
+    }
+    errors.sort_by(f64::total_cmp);
+    let median = errors[errors.len() / 2];
+    assert!(
+        median <= 0.02,
+        "in the median cell {:.1} % off",
+        median * 100.0
+    );
+    assert!(
+        errors[errors.len() - 1] <= 0.05,
+        "in the worst cell {:.1} % off",
+        errors[errors.len() - 1] * 100.0
+    );
 }
