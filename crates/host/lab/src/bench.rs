@@ -11,17 +11,17 @@ use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use link::{LossSpec, PathSpec};
 use record::lab::Priming;
 use scenario::{HostName, Scenario};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use units::{Bytes, LossRate};
 
+use crate::experiment::apparatus::Apparatus;
 use crate::probe::{self, Depth, End, PathReading, ProbeError};
 use crate::results::Transfer;
 use crate::tap::Tap;
@@ -40,6 +40,10 @@ const READY: Duration = Duration::from_secs(20);
 const PRIMED: Duration = Duration::from_mins(1);
 /// Longest upload that is waited for.
 const UPLOAD: Duration = Duration::from_mins(5);
+/// How long after a command's end its object may be on its way to our ears.
+const STORED: Duration = Duration::from_secs(5);
+/// What errors say that the lab waited for.
+const AN_UPLOAD: &str = "the end of an upload";
 
 /// Keys of the lab's own store; they protect nothing.
 const ACCESS_KEY: &str = "longhaul-lab";
@@ -61,6 +65,8 @@ pub struct Bench {
     /// The capture at the client.
     tap: Option<Tap>,
     facts: BTreeMap<String, String>,
+    /// Why the link has no real-time priority, where it has none.
+    unpunctual: Option<String>,
 }
 
 /// The bench could not be built, or broke.
@@ -111,6 +117,8 @@ pub enum BenchError {
     },
 }
 
+// === impl Bench ===
+
 impl Bench {
     /// Namespaces, devices, link and origin of `scenario`, ready for transfers.
     pub fn build(
@@ -133,7 +141,9 @@ impl Bench {
         let realtime = link.wait_for("that it is ready", READY, |line| {
             (line["event"] == "ready").then(|| line["realtime"].clone())
         })?;
-        facts.insert("link: real-time priority".to_owned(), plain(&realtime));
+        let scheduling = plain(&realtime["scheduling"]);
+        facts.insert("link: real-time priority".to_owned(), scheduling.clone());
+        let unpunctual = (realtime["granted"] != true).then_some(scheduling);
         Ok(Self {
             origin: start_origin(scenario, binary, &topology, &logs)?,
             binary: binary.to_owned(),
@@ -144,17 +154,18 @@ impl Bench {
             relays: BTreeMap::new(),
             tap: None,
             facts,
+            unpunctual,
             topology,
         })
     }
+}
 
-    /// Whether a relay of this name runs.
-    pub fn has_relay(&self, name: &str) -> bool {
+impl Apparatus for Bench {
+    fn has_relay(&self, name: &str) -> bool {
         self.relays.contains_key(name)
     }
 
-    /// Starts the relay `name` beside the client and waits until its pool is ready.
-    pub fn start_relay(&mut self, name: &str, arm: &str) -> Result<Priming, BenchError> {
+    fn start_relay(&mut self, name: &str, arm: &str) -> Result<Priming, BenchError> {
         let spec = self.scenario.relays.get(name).cloned().unwrap_or_default();
         let (origin, port) = (&self.scenario.origin.name, self.scenario.origin.port);
         let resolve = Some((origin.as_str(), topology::ORIGIN));
@@ -191,7 +202,7 @@ impl Bench {
         self.relays.insert(
             name.to_owned(),
             RunningRelay {
-                _process: relay,
+                process: relay,
                 tap,
                 capture,
             },
@@ -199,9 +210,7 @@ impl Bench {
         Ok(priming)
     }
 
-    /// Ends the relay `name` and returns the capture of everything it sent and received: between it and
-    /// the origin, and between it and clients.
-    pub fn stop_relay(&mut self, name: &str) -> Result<Option<PathBuf>, BenchError> {
+    fn stop_relay(&mut self, name: &str) -> Result<Option<PathBuf>, BenchError> {
         let Some(relay) = self.relays.remove(name) else {
             return Ok(None);
         };
@@ -209,15 +218,11 @@ impl Bench {
         Ok(Some(relay.capture))
     }
 
-    /// Whether `host` of a capture is the origin.
-    #[must_use]
-    pub fn is_origin(&self, host: &str) -> bool {
+    fn is_origin(&self, host: &str) -> bool {
         host == topology::ORIGIN.to_string()
     }
 
-    /// `count` uploads of `bytes` by the built-in client, one after the other, each proved by the
-    /// digest of what the origin stored.
-    pub fn upload(
+    fn upload(
         &mut self,
         relay: Option<&str>,
         bytes: Bytes,
@@ -243,92 +248,164 @@ impl Bench {
         let mut client = Worker::start("client", command, &config, &self.out.join("logs"))?;
         let mut transfers = Vec::new();
         for position in 0..count as usize {
-            let upload = client.wait_for("the end of an upload", UPLOAD, |line| {
-                line.get("sha256").is_some().then(|| line.clone())
-            })?;
-            let failure = match (upload["error"].as_str(), upload["sha256"].as_str()) {
-                (Some(error), _) => Some(error.to_owned()),
-                (None, Some(sent)) => self.difference_to_stored(sent)?,
-                (None, None) => Some("the client did not say what it sent".to_owned()),
+            let uploaded = |line: &Value| serde_json::from_value::<Uploaded>(line.clone()).ok();
+            let upload =
+                client.wait_watching(AN_UPLOAD, UPLOAD, uploaded, || self.expect_all_alive())?;
+            let failure = match upload.error {
+                Some(error) => {
+                    self.expect_all_alive()?;
+                    Some(error)
+                }
+                None => self.difference_to_stored(&upload.key, &upload.sha256)?,
             };
-            let seconds = upload["seconds"].as_f64().unwrap_or(f64::NAN);
             transfers.push(Transfer {
                 position,
-                seconds,
+                seconds: upload.seconds,
                 failure,
             });
         }
         Ok(transfers)
     }
 
-    /// `count` uploads of `bytes` by an external command, one process each. Their seconds are those of
-    /// the whole process. Ends early when `stop` is set.
-    pub fn upload_by_command(
+    fn upload_by_command(
         &mut self,
         command: &str,
         relay: Option<&str>,
         bytes: Bytes,
-        count: u32,
         name: &str,
-        stop: &AtomicBool,
-    ) -> Result<Vec<Transfer>, BenchError> {
-        let mut transfers = Vec::new();
-        for position in 0..count as usize {
-            if stop.load(Ordering::Relaxed) {
-                break;
+        position: usize,
+    ) -> Result<Transfer, BenchError> {
+        let object = self.write_object(bytes, name)?;
+        let placeholders = Placeholders::new([
+            ("file", object.path.display().to_string()),
+            ("size", bytes.get().to_string()),
+            ("bucket", BUCKET.to_owned()),
+            ("key", object.name.clone()),
+            ("url", self.endpoint()),
+        ]);
+        let line = placeholders.fill(command);
+        let resolve = Some((self.scenario.origin.name.as_str(), self.address_of(relay)));
+        let mut shell = self.command(HostName::Client, "/bin/sh", resolve)?;
+        shell.args(["-c", &line]);
+        command::give_credentials(&mut shell, ACCESS_KEY, SECRET_KEY, &self.endpoint());
+        let fail = |source| BenchError::Command {
+            command: line.clone(),
+            source,
+        };
+        // What an earlier command left at the origin must not be taken for this one's.
+        while self.origin.take(stored_digest).is_some() {}
+        let log = self.out.join("logs").join("client-command.log");
+        let mut watch = || self.expect_all_alive();
+        let ended = command::run(shell, &log, UPLOAD, &mut watch).map_err(fail)??;
+        let failure = match ended.failure {
+            Some(failure) => {
+                self.expect_all_alive()?;
+                Some(failure)
             }
-            let object = self.write_object(bytes, &format!("{name}-{position}"))?;
-            let placeholders = Placeholders::new([
-                ("file", object.path.display().to_string()),
-                ("size", bytes.get().to_string()),
-                ("bucket", BUCKET.to_owned()),
-                ("key", object.name.clone()),
-                ("url", self.endpoint()),
-            ]);
-            let line = placeholders.fill(command);
-            let resolve = Some((self.scenario.origin.name.as_str(), self.address_of(relay)));
-            let mut shell = self.command(HostName::Client, "/bin/sh", resolve)?;
-            shell
-                .args(["-c", &line])
-                .env("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-                .env("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-                .env("AWS_ENDPOINT_URL", self.endpoint())
-                .env("AWS_REGION", "us-east-1")
-                .env("AWS_DEFAULT_REGION", "us-east-1")
-                .env("AWS_EC2_METADATA_DISABLED", "true")
-                .stdin(Stdio::null());
-            let fail = |source| BenchError::Command {
-                command: line.clone(),
-                source,
-            };
-            let began = Instant::now();
-            let output = shell.output().map_err(fail)?;
-            let seconds = began.elapsed().as_secs_f64();
-            let failure = if output.status.success() {
-                self.difference_to_stored(&object.sha256)?
-            } else {
-                let said = String::from_utf8_lossy(&output.stderr);
-                let last = said.lines().last().unwrap_or("it said nothing").to_owned();
-                Some(format!("`{line}` ended with {}: {last}", output.status))
-            };
-            fs::remove_file(&object.path).map_err(fail)?;
-            transfers.push(Transfer {
-                position,
-                seconds,
-                failure,
-            });
-        }
-        Ok(transfers)
+            None => self.difference_to_only_stored(&object.sha256)?,
+        };
+        fs::remove_file(&object.path).map_err(fail)?;
+        Ok(Transfer {
+            position,
+            seconds: ended.seconds,
+            failure,
+        })
     }
 
-    /// Waits for the origin's own report of the next object and compares digests. Transfers run one
-    /// after the other, so the next object is this one.
-    fn difference_to_stored(&mut self, sent: &str) -> Result<Option<String>, BenchError> {
+    fn start_capture(&mut self, file: &Path) -> Result<(), BenchError> {
+        let client = self.topology.namespace(HostName::Client);
+        let tap = Tap::start(client, topology::DEVICE, file).map_err(BenchError::Capture)?;
+        self.tap = Some(tap);
+        Ok(())
+    }
+
+    fn stop_capture(&mut self) -> Result<(), BenchError> {
+        self.tap
+            .take()
+            .map_or(Ok(()), Tap::stop)
+            .map_err(BenchError::Capture)
+    }
+
+    fn check_path(&mut self, depth: Depth) -> Result<PathReading, BenchError> {
+        // Without its link the path is gone, and the probe would only say that.
+        self.link.expect_alive("the path's measurement")?;
+        let end = |host, address: Ipv4Addr| End {
+            namespace: self.topology.namespace(host),
+            address: address.into(),
+        };
+        let near = end(HostName::Client, topology::CLIENT);
+        let far = end(HostName::Origin, topology::ORIGIN);
+        let spec = path_spec(&self.scenario, self.seed);
+        probe::measure(&spec, near, far, depth).map_err(BenchError::Probe)
+    }
+
+    fn explain(
+        &self,
+        captures: &[PathBuf],
+        series: bool,
+    ) -> Result<record::explain::Document, BenchError> {
+        explain::explain(&self.binary, captures, series).map_err(BenchError::Explain)
+    }
+
+    fn facts(&mut self) -> Result<BTreeMap<String, String>, BenchError> {
+        self.link.ask()?;
+        let counters = self.link.wait_for("its counters", READY, |line| {
+            (line["event"] == "counters").then(|| line.clone())
+        })?;
+        let mut facts = self.facts.clone();
+        for part in ["forward", "backward", "lateness"] {
+            facts.insert(format!("link: {part}"), plain(&counters[part]));
+        }
+        Ok(facts)
+    }
+
+    fn unpunctual(&self) -> Option<&str> {
+        self.unpunctual.as_deref()
+    }
+}
+
+impl Bench {
+    /// Waits for the origin's own report of the object `key` and compares digests.
+    fn difference_to_stored(
+        &mut self,
+        key: &str,
+        sent: &str,
+    ) -> Result<Option<String>, BenchError> {
         // The event leaves the origin before its response does: it is here, or nearly so.
         let stored = self.origin.wait_for("what it stored", READY, |line| {
-            line["sha256"].as_str().map(str::to_owned)
+            (line["key"] == key).then(|| stored_digest(line)).flatten()
         })?;
-        Ok((stored != sent).then(|| format!("the origin stored {stored}, the client sent {sent}")))
+        Ok(difference(sent, &stored))
+    }
+
+    /// Compares the digest of what a command stored; it chooses its keys itself, so that order must tell.
+    fn difference_to_only_stored(&mut self, sent: &str) -> Result<Option<String>, BenchError> {
+        let stored = match self
+            .origin
+            .wait_for("what it stored", STORED, stored_digest)
+        {
+            Ok(stored) => stored,
+            Err(WorkerError::Silent { .. }) => {
+                let why = "the client command ended with success, but the origin stored nothing";
+                return Ok(Some(why.to_owned()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if self.origin.take(stored_digest).is_some() {
+            let why = "the client command stored more than one object; let it upload {file} once";
+            return Ok(Some(why.to_owned()));
+        }
+        Ok(difference(sent, &stored))
+    }
+
+    /// An error with its last words where a process has ended that the path or the store depends on.
+    fn expect_all_alive(&mut self) -> Result<(), WorkerError> {
+        self.link.expect_alive(AN_UPLOAD)?;
+        self.origin.expect_alive(AN_UPLOAD)?;
+        for relay in self.relays.values_mut() {
+            relay.process.expect_alive(AN_UPLOAD)?;
+        }
+        Ok(())
     }
 
     /// An object of pseudo-random content, as a file for commands that upload files.
@@ -351,57 +428,6 @@ impl Bench {
             name: name.to_owned(),
             sha256: sha256_hex(&content),
         })
-    }
-
-    /// Begins to capture the client's packets into `file`.
-    pub fn start_capture(&mut self, file: &Path) -> Result<(), BenchError> {
-        let client = self.topology.namespace(HostName::Client);
-        let tap = Tap::start(client, topology::DEVICE, file).map_err(BenchError::Capture)?;
-        self.tap = Some(tap);
-        Ok(())
-    }
-
-    /// Ends the capture. Packets that the kernel dropped are an error: an incomplete capture explains
-    /// nothing.
-    pub fn stop_capture(&mut self) -> Result<(), BenchError> {
-        self.tap
-            .take()
-            .map_or(Ok(()), Tap::stop)
-            .map_err(BenchError::Capture)
-    }
-
-    /// Measures the path from end to end, as the client and the origin see it.
-    pub fn check_path(&self, depth: Depth) -> Result<PathReading, BenchError> {
-        let end = |host, address: Ipv4Addr| End {
-            namespace: self.topology.namespace(host),
-            address: address.into(),
-        };
-        let near = end(HostName::Client, topology::CLIENT);
-        let far = end(HostName::Origin, topology::ORIGIN);
-        let spec = path_spec(&self.scenario, self.seed);
-        probe::measure(&spec, near, far, depth).map_err(BenchError::Probe)
-    }
-
-    /// Explains `captures` as one timeline.
-    pub fn explain(
-        &self,
-        captures: &[PathBuf],
-        series: bool,
-    ) -> Result<record::explain::Document, BenchError> {
-        explain::explain(&self.binary, captures, series).map_err(BenchError::Explain)
-    }
-
-    /// What the manifest should say about this bench, at the end of a run.
-    pub fn facts(&mut self) -> Result<BTreeMap<String, String>, BenchError> {
-        self.link.ask()?;
-        let counters = self.link.wait_for("its counters", READY, |line| {
-            (line["event"] == "counters").then(|| line.clone())
-        })?;
-        let mut facts = self.facts.clone();
-        for part in ["forward", "backward", "lateness"] {
-            facts.insert(format!("link: {part}"), plain(&counters[part]));
-        }
-        Ok(facts)
     }
 
     fn command(
@@ -431,9 +457,18 @@ impl Bench {
 /// A relay's process and the capture at its device. Dropping it ends both.
 #[derive(Debug)]
 struct RunningRelay {
-    _process: Worker,
+    process: Worker,
     tap: Tap,
     capture: PathBuf,
+}
+
+/// What the built-in client says about an upload.
+#[derive(Deserialize)]
+struct Uploaded {
+    key: String,
+    sha256: String,
+    seconds: f64,
+    error: Option<String>,
 }
 
 struct Object {
@@ -491,6 +526,17 @@ fn note_priming(priming: &mut Priming, line: &Value) {
     if line["event"] == "pool-ready" {
         priming.seconds = line["seconds"].as_f64().unwrap_or(0.0);
     }
+}
+
+/// The digest in an origin's report of an object.
+fn stored_digest(line: &Value) -> Option<String> {
+    line["sha256"].as_str().map(str::to_owned)
+}
+
+fn difference(sent: &str, stored: &str) -> Option<String> {
+    (stored != sent).then(|| {
+        format!("the origin stored other bytes than were sent: SHA-256 {stored}, not {sent}")
+    })
 }
 
 /// A JSON value as one line of text, without the quotes of a string.

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -10,6 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
+
+/// How long nothing may come before [`Worker::wait_watching`] looks at the others.
+const WATCH: Duration = Duration::from_millis(200);
 
 /// A process of the scenario. Dropping it ends the process.
 #[derive(Debug)]
@@ -101,7 +105,10 @@ impl Worker {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(stderr);
+            .stderr(stderr)
+            // Ctrl-C goes to every process of the terminal's group. It is meant for the lab, which lets
+            // the transfer under way end; without its link and origin it could not.
+            .process_group(0);
         let mut child = command.spawn().map_err(|source| WorkerError::Start {
             name: name.to_owned(),
             source,
@@ -143,17 +150,30 @@ impl Worker {
         &mut self,
         awaited: &str,
         limit: Duration,
+        pick: impl FnMut(&Value) -> Option<T>,
+    ) -> Result<T, WorkerError> {
+        self.wait_watching(awaited, limit, pick, || Ok(()))
+    }
+
+    /// Like [`wait_for`](Self::wait_for), and calls `watch` while nothing comes: an error from it, such
+    /// as the end of another process that the answer depends on, ends the wait.
+    pub(crate) fn wait_watching<T>(
+        &mut self,
+        awaited: &str,
+        limit: Duration,
         mut pick: impl FnMut(&Value) -> Option<T>,
+        mut watch: impl FnMut() -> Result<(), WorkerError>,
     ) -> Result<T, WorkerError> {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
+            match self.lines.recv_timeout(left.min(WATCH)) {
                 Ok(value) => {
                     if let Some(found) = pick(&value) {
                         return Ok(found);
                     }
                 }
+                Err(RecvTimeoutError::Timeout) if left > WATCH => watch()?,
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(WorkerError::Silent {
                         name: self.name.clone(),
@@ -162,16 +182,32 @@ impl Worker {
                         log: self.log.clone(),
                     });
                 }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let status = self.child.wait().map(|status| status.to_string());
-                    return Err(WorkerError::Ended {
-                        name: self.name.clone(),
-                        status: status.unwrap_or_else(|error| error.to_string()),
-                        awaited: awaited.to_owned(),
-                        log: self.log.clone(),
-                    });
-                }
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended(awaited)),
             }
+        }
+    }
+
+    /// The next line in which `pick` finds what it wants, if it is here already.
+    pub(crate) fn take<T>(&mut self, mut pick: impl FnMut(&Value) -> Option<T>) -> Option<T> {
+        self.lines.try_iter().find_map(|value| pick(&value))
+    }
+
+    /// An error with its last words where the process has ended, which none should while the lab
+    /// `awaited` something that depends on it.
+    pub(crate) fn expect_alive(&mut self, awaited: &str) -> Result<(), WorkerError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) | Err(_) => Err(self.ended(awaited)),
+        }
+    }
+
+    fn ended(&mut self, awaited: &str) -> WorkerError {
+        let status = self.child.wait().map(|status| status.to_string());
+        WorkerError::Ended {
+            name: self.name.clone(),
+            status: status.unwrap_or_else(|error| error.to_string()),
+            awaited: awaited.to_owned(),
+            log: self.log.clone(),
         }
     }
 
@@ -262,6 +298,30 @@ mod tests {
             .to_string();
         assert!(
             error.contains("exit status: 3") && error.contains("no such thing"),
+            "{error}"
+        );
+        let noticed = worker.expect_alive("an upload").unwrap_err().to_string();
+        assert!(noticed.contains("no such thing"), "{noticed}");
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_process_that_the_answer_depends_on() {
+        let logs = std::env::temp_dir();
+        let waiting = "read line; read line";
+        let mut client = Worker::start("waiting-worker", shell(waiting), &(), &logs).unwrap();
+        let mut link =
+            Worker::start("broken-worker", shell("read line; exit 7"), &(), &logs).unwrap();
+        let error = client
+            .wait_watching(
+                "the end of an upload",
+                Duration::from_mins(1),
+                |_| Some(()),
+                || link.expect_alive("the end of an upload"),
+            )
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("the broken-worker ended (exit status: 7)"),
             "{error}"
         );
     }

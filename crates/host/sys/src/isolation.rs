@@ -23,7 +23,7 @@ use std::process;
 
 use crate::isolation::supervisor::{SignalMask, supervise};
 
-pub use child::{bind_files, die_with_parent, pass_descriptor};
+pub use child::{bind_files, die_with_parent, kill_group, pass_descriptor};
 
 /// How the isolation came to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

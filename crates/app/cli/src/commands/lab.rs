@@ -19,6 +19,9 @@ use crate::commands::version;
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
 
+/// Exit code of a run that was cut short, as shells report SIGINT.
+const INTERRUPTED: u8 = 130;
+
 pub(crate) fn run(arguments: Lab) -> Result<ExitCode, Failure> {
     match arguments.command {
         LabCommand::Run(run) => run_scenario(&run),
@@ -86,7 +89,10 @@ fn publish(arguments: &LabRun, out: &Path, outcome: &Outcome) -> Result<ExitCode
     let path = out.join("report.html");
     write(&path, &report::html::lab(document, &explained))?;
     for cell in &document.cells {
-        let picture = out.join(format!("transfers-{}.svg", experiment::slug(&cell.workload)));
+        let picture = out.join(format!(
+            "transfers-{}.svg",
+            experiment::slug(&cell.workload)
+        ));
         write(&picture, &report::svg::transfers(cell))?;
     }
     if arguments.json {
@@ -97,7 +103,7 @@ fn publish(arguments: &LabRun, out: &Path, outcome: &Outcome) -> Result<ExitCode
     output::say(&format!("\nreport: {}", path.display()));
 
     if document.interrupted {
-        return Ok(ExitCode::from(130));
+        return Ok(ExitCode::from(INTERRUPTED));
     }
     let invalid = document.cells.iter().any(|cell| !cell.valid);
     let broken = document.assertions.iter().any(|assertion| !assertion.holds);
@@ -113,7 +119,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Reads a scenario and refuses it with everything that is wrong, each with its field.
-fn read(path: &Path) -> Result<Scenario, Failure> {
+pub(crate) fn read(path: &Path) -> Result<Scenario, Failure> {
     let text = std::fs::read_to_string(path).usage(format!("cannot read `{}`", path.display()))?;
     let scenario: Scenario =
         toml::from_str(&text).usage(format!("`{}` is not a scenario", path.display()))?;
@@ -160,10 +166,9 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
                     _ = terminate.recv() => {}
                 }
                 if asked_before {
-                    // Init ends with this process, and the kernel ends everything with init.
-                    std::process::abort();
+                    stop_at_once();
                 }
-                output::say("\nstopping after this block; once more stops at once");
+                output::say("\nstopping after this block and reporting; once more stops at once");
                 flag.store(true, Ordering::Relaxed);
             }
         });
@@ -171,7 +176,16 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-fn manifest() -> Manifest {
+/// Init ends with this process, and the kernel ends everything with init.
+#[expect(
+    clippy::exit,
+    reason = "whoever asks twice wants no more of our code to run"
+)]
+fn stop_at_once() -> ! {
+    std::process::exit(INTERRUPTED.into())
+}
+
+pub(crate) fn manifest() -> Manifest {
     let command: Vec<String> = std::env::args()
         .map(|word| {
             if word.contains(' ') {

@@ -58,7 +58,7 @@ pub enum Unmeasured {
 // === impl PathReading ===
 
 impl PathReading {
-    pub(super) fn new(path: &PathSpec) -> Self {
+    pub(crate) fn new(path: &PathSpec) -> Self {
         let direction = |direction| {
             let spec = path.direction(direction);
             DirectionReading {

@@ -6,9 +6,11 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{self, Command};
+use std::process::{self, Child, Command};
 use std::ptr;
 use std::sync::Arc;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The command's process is killed when the *thread* that spawns it ends (`prctl(2)`,
 /// `PR_SET_PDEATHSIG`): spawn it from a thread that lasts.
@@ -69,6 +71,14 @@ pub fn bind_files(command: &mut Command, files: &[(&Path, &Path)]) -> io::Result
     // nothing.
     unsafe { command.pre_exec(bind) };
     Ok(())
+}
+
+/// Kills a process that was started with `process_group(0)`, and whatever it started that stayed in its
+/// group. A group that has ended already is no error: then nothing is left to do.
+pub fn kill_group(child: &Child) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ended_already = kill_process_group(group, Signal::KILL);
+    }
 }
 
 pub(super) fn kill_when_parent_dies() -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::experiment::{Options, Progress};
+use lab::results::Transfer;
 use report::text::Style;
 use scenario::Scenario;
 use units::Milliseconds;
@@ -14,8 +15,11 @@ use crate::output;
 /// The person's view of a run.
 pub(super) struct View {
     bar: ProgressBar,
+    /// Transfers in a block.
     block: u64,
-    label: String,
+    blocks: usize,
+    /// Of the block under way, from 1.
+    number: usize,
 }
 
 impl View {
@@ -35,13 +39,18 @@ impl View {
         Self {
             bar,
             block: u64::from(scenario.experiment.block),
-            label: String::new(),
+            blocks: 0,
+            number: 0,
         }
     }
 
     pub(super) fn show(&mut self, event: &Progress<'_>) {
         match event {
-            Progress::Started { blocks, .. } => {
+            Progress::Started { blocks, unpunctual } => {
+                if let Some(why) = unpunctual {
+                    self.say(&format!("note: no real-time priority for the link: {why}"));
+                }
+                self.blocks = *blocks;
                 self.bar.set_length(*blocks as u64 * self.block);
                 let style = "{bar:28} {pos}/{len} transfers, {eta} left  {msg}";
                 // The template is a constant; a test would show it broken.
@@ -59,20 +68,29 @@ impl View {
                 priming.requests,
                 megabytes(priming.bytes)
             )),
-            Progress::Block { label, .. } => {
-                (*label).clone_into(&mut self.label);
-                self.bar.set_message(self.label.clone());
+            Progress::Block { index, label } => {
+                self.number = index + 1;
+                self.bar.set_message((*label).to_owned());
             }
-            Progress::Transfer(transfer) => {
-                self.bar.inc(1);
-                if let Some(failure) = &transfer.failure {
-                    self.say(&format!("failed: {}: {failure}", self.label));
+            Progress::Done { label, transfers } => {
+                self.bar.inc(transfers.len() as u64);
+                let failures = transfers.iter().filter_map(|one| one.failure.as_ref());
+                for failure in failures {
+                    self.say(&format!("failed: {label}: {failure}"));
+                }
+                if self.bar.is_hidden() {
+                    // In a log nobody sees a bar; a line for each block shows that it goes on.
+                    let (number, blocks) = (self.number, self.blocks);
+                    self.say(&format!("{number}/{blocks} {label}: {}", times(transfers)));
                 }
             }
-            Progress::Invalid { label, why } => {
-                self.say(&format!(
-                    "the path was off in {label}: {why}; it does not count"
-                ));
+            Progress::Invalid { label, why, again } => {
+                let next = if *again {
+                    "it does not count and is repeated"
+                } else {
+                    "nothing of this run counts"
+                };
+                self.say(&format!("the path was off in {label}: {why}; {next}"));
             }
             Progress::Explained {
                 document,
@@ -97,6 +115,19 @@ impl View {
     /// Above the bar, or as a plain line where stderr is no terminal.
     fn say(&self, text: &str) {
         self.bar.suspend(|| output::say(text));
+    }
+}
+
+/// `153, 151 ms`; failed ones are missing.
+fn times(transfers: &[Transfer]) -> String {
+    let good = transfers.iter().filter(|one| one.failure.is_none());
+    let times: Vec<String> = good
+        .map(|one| format!("{:.0}", one.seconds * 1e3))
+        .collect();
+    if times.is_empty() {
+        "none succeeded".to_owned()
+    } else {
+        format!("{} ms", times.join(", "))
     }
 }
 
