@@ -117,8 +117,8 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
         let mut primed = Vec::new();
         let mut of_arm = Vec::new();
         for workload in &scenario.workloads {
-            let (cell, made) = stage.measure(arm, workload.bytes, &mut |block| {
-                order.push(format!("{} {} {block}", arm.name, workload.name));
+            let (cell, made) = stage.measure(arm, workload.bytes, &mut || {
+                order.push(format!("{} {}", arm.name, workload.name));
             })?;
             primed.extend(made);
             of_arm.push(cell);
@@ -148,7 +148,7 @@ impl Stage<'_> {
         &self,
         arm: &Arm,
         bytes: Bytes,
-        begin: &mut dyn FnMut(u32),
+        begin: &mut dyn FnMut(),
     ) -> Result<(Measured, Vec<Primed>), SimulateError> {
         let experiment = &self.scenario.experiment;
         let blocks = experiment.runs / experiment.block.max(1);
@@ -159,7 +159,7 @@ impl Stage<'_> {
             .as_ref()
             .and_then(|name| self.scenario.relays.get(name));
         for number in 0..blocks {
-            begin(number);
+            begin();
             let mut block = self.block(arm, bytes, u64::from(number), relay)?;
             primed.append(&mut block.primed);
             self.transfers(arm, bytes, &mut block, experiment.block, &mut measured);

@@ -369,11 +369,6 @@ fn medians_are_those_of_the_kernel_in_the_lab() {
         let document = run(&scenario, scenario.seed).unwrap();
         let simulated = arm(&document, workload, name).median_s.unwrap();
         let error = simulated / kernel - 1.0;
-        println!(
-            "{} {workload} {name}: {simulated:.4} s, kernel {kernel} s, {:+.1} %",
-            scenario.name,
-            error * 100.0
-        );
         errors.push(error.abs());
     }
     errors.sort_by(f64::total_cmp);
@@ -388,4 +383,48 @@ fn medians_are_those_of_the_kernel_in_the_lab() {
         "in the worst cell {:.1} % off",
         errors[errors.len() - 1] * 100.0
     );
+}
+
+#[test]
+fn field_case_a_separates_the_algorithms_as_a_kernel_does() {
+    // 10 MB over 70 ms and 10 Mbit/s with 0.5 % lost each way. Kernel 6.18, from the first to the last
+    // byte: BBR 8.65 to 8.70 s, CUBIC 25.9 to 32.8 s, Reno 25.8 to 31.3 s, Westwood+ (eBPF) 14.8 s. Ours
+    // count the handshake and the answer too, 0.14 s. HighSpeed is left out: at windows below 38
+    // segments it is Reno.
+    let ranges = [
+        ("bbr", 8.4..9.5),
+        ("cubic", 22.0..33.0),
+        ("reno", 22.0..33.0),
+        ("westwood", 13.0..17.0),
+    ];
+    for (algorithm, range) in ranges {
+        let text = format!(
+            r#"
+            name = "a"
+            seed = 7
+            [path]
+            rtt = "70 ms"
+            rate = "10 Mbit/s"
+            queue = "100 kB"
+            loss = "0.5 %"
+            [hosts.client]
+            congestion-control = "{algorithm}"
+            [[workloads]]
+            name = "10 MB"
+            bytes = "10 MB"
+            [[arms]]
+            name = "direct"
+            [experiment]
+            runs = 20
+            block = 1
+            "#
+        );
+        let scenario: Scenario = toml::from_str(&text).unwrap();
+        let document = run(&scenario, scenario.seed).unwrap();
+        let median = arm(&document, "10 MB", "direct").median_s.unwrap();
+        assert!(
+            range.contains(&median),
+            "{algorithm}: {median} s is outside {range:?}"
+        );
+    }
 }

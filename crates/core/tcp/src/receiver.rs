@@ -188,7 +188,7 @@ impl Receiver {
             if self.tuning.on_data(len, self.mss, self.readable()) {
                 self.acks.window_grew();
             }
-            //= https://www.rfc-editor.org/rfc/rfc5681#section-4.2
+            //= https://www.rfc-editor.org/rfc/rfc5681#section-3.2
             //# In addition, a TCP receiver SHOULD send an immediate ACK
             //# when the incoming segment fills in all or part of a gap in the
             //# sequence space.

@@ -15,6 +15,8 @@ pub(crate) struct RttEstimator {
 
 /// RFC 6298 section 2.1, after Appendix A's measurements.
 pub(crate) const INITIAL_RTO: Duration = Duration::from_secs(1);
+/// After a SYN that had to be repeated.
+const FALLBACK_RTO: Duration = Duration::from_secs(3);
 /// `TCP_RTO_MAX`; section 2.5 allows any bound of at least 60 s.
 const MAX_RTO: Duration = Duration::from_mins(2);
 /// `tcp_min_rtt_wlen`.
@@ -32,6 +34,16 @@ impl RttEstimator {
             backoff: 0,
             floor,
         }
+    }
+
+    /// The handshake gave no sample, because its SYN was repeated.
+    pub(crate) const fn fall_back(&mut self) {
+        //= https://www.rfc-editor.org/rfc/rfc6298#section-5
+        //# (5.7) If the timer expires awaiting the ACK of a SYN segment and the
+        //# TCP implementation is using an RTO less than 3 seconds, the RTO
+        //# MUST be re-initialized to 3 seconds when data transmission
+        //# begins
+        self.rto = FALLBACK_RTO;
     }
 
     pub(crate) const fn smoothed(&self) -> Option<Duration> {

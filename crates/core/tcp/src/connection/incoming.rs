@@ -7,7 +7,6 @@ use wire::TcpFlags;
 
 use super::{Bare, Connection, DEFAULT_MSS, Negotiated, full_segment};
 use crate::output::{Event, Placement};
-use crate::rtt::RttEstimator;
 use crate::segment::{Segment, unwrap, wrap};
 use crate::sender::Report;
 use crate::state::State;
@@ -73,8 +72,7 @@ impl Connection {
         {
             self.sender.rtt.sample(now, now.since(sent_at));
         } else if self.handshake.attempts > 1 {
-            // RFC 6298 section 5.7: after a lost SYN, 3 s until the first sample.
-            self.sender.rtt = RttEstimator::new(self.config.min_rto);
+            self.sender.rtt.fall_back();
         }
     }
 
