@@ -502,8 +502,9 @@ impl ConnectionState {
         mark: Mark,
         from: i64,
     ) -> Role {
+        let loop_time = self.loop_time();
         let state = self.state(side);
-        let role = state.on_data(index, mark, from, segment.payload_len);
+        let role = state.on_data(index, mark, from, segment.payload_len, loop_time);
         let flow = &mut state.flow;
         flow.segments += 1;
         flow.payload_bytes = flow
@@ -554,6 +555,21 @@ impl ConnectionState {
             self.state(side).flow.duplicate_sacks += 1;
             self.on_duplicate_sack(side.peer(), blocks.iter().next());
         }
+    }
+
+    /// The least time from a hole at the tap to its repair there: news of it must reach the receiver, go
+    /// back to the sender, and come as a repeat, once round the path wherever the tap sits.
+    fn loop_time(&self) -> Option<Duration> {
+        let handshake = &self.handshake;
+        let (ack, bare) = handshake.ack?;
+        let again = handshake.syn_repeats + handshake.syn_ack_repeats > 0;
+        let set_up = ack.at.checked_since(handshake.syn?.at)?;
+        let halves = self
+            .to_server
+            .smallest_rtt()
+            .zip(self.to_client.smallest_rtt());
+        let shortest = halves.map_or(set_up, |(client, server)| set_up.min(client + server));
+        (bare && !again).then_some(shortest)
     }
 
     /// The peer of `side` received a block twice: the latest repeat of it was not needed.

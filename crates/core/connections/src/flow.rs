@@ -111,6 +111,8 @@ pub(crate) struct FlowState {
     recent: VecDeque<Identity>,
     /// When data was last seen beyond a hole, that is, when the hole appeared.
     hole_since: Option<Time>,
+    /// Where the latest piece that came late ended.
+    late_to: Option<i64>,
     /// ACKs of this flow's data that did not advance, since the last that did.
     duplicate_acks: u32,
     /// Whether the peer's SACK blocks point beyond the acknowledged edge.
@@ -206,14 +208,22 @@ impl FlowState {
     }
 
     /// Payload from this side at `[from, to)`; `index` is the packet's place in the connection.
-    pub(crate) fn on_data(&mut self, index: usize, mark: Mark, from: i64, len: u32) -> Role {
+    /// No repeat can fill a hole sooner than `loop_time` after it appeared.
+    pub(crate) fn on_data(
+        &mut self,
+        index: usize,
+        mark: Mark,
+        from: i64,
+        len: u32,
+        loop_time: Option<Duration>,
+    ) -> Role {
         let to = from.saturating_add(i64::from(len));
         let first = self.flow.data.is_none();
         if first && self.flow.syn.is_none() {
             self.flow.start = self.flow.acked.map_or(from, |acked| acked.min(from));
             self.flow.end = self.flow.start;
         }
-        let role = self.role(mark.at, from, to, len);
+        let role = self.role(mark.at, from, to, len, loop_time);
         let fresh = self.seen.insert(from, to);
         self.flow.seen_bytes = self.seen.total();
         match role {
@@ -223,10 +233,15 @@ impl FlowState {
                 }
                 self.flow.end = self.flow.end.max(to);
             }
-            Role::OutOfOrder => self.flow.out_of_order += 1,
+            Role::OutOfOrder => {
+                self.flow.out_of_order += 1;
+                self.late_to = Some(to);
+            }
             Role::Repeated(_) => {
                 self.flow.repeats.push(index);
-                self.flow.repeated_bytes += u64::from(len).saturating_sub(fresh).max(1);
+                // Where the capture lacks the first sending, the bytes are fresh only to it.
+                let new = if to > self.flow.end { fresh } else { 0 };
+                self.flow.repeated_bytes += u64::from(len).saturating_sub(new).max(1);
             }
             Role::Syn
             | Role::Ack
@@ -283,6 +298,11 @@ impl FlowState {
         }
     }
 
+    /// The shortest round trip from the tap to the receiver.
+    pub(crate) const fn smallest_rtt(&self) -> Option<Duration> {
+        self.smallest_rtt
+    }
+
     pub(crate) fn finish(mut self) -> Flow {
         if self.flow.syn.is_none()
             && let Some(acked) = self.flow.acked
@@ -302,7 +322,7 @@ impl FlowState {
         self.flow
     }
 
-    fn role(&self, at: Time, from: i64, to: i64, len: u32) -> Role {
+    fn role(&self, at: Time, from: i64, to: i64, len: u32, loop_time: Option<Duration>) -> Role {
         if self.flow.data.is_none() || from >= self.flow.end {
             return match self.flow.acked {
                 Some(acked) if self.zero_window && len == 1 && from == acked => Role::WindowProbe,
@@ -321,13 +341,19 @@ impl FlowState {
             return Role::Repeated(self.cause(at, from, to, acked));
         }
         let unseen = self.seen.covered(from, to) == 0;
+        // Three quarters leave room for the jitter of a path's shortest sample.
+        let too_soon_for_a_repeat = loop_time.map(|time| time * 3 / 4);
         let reordering = self
             .smallest_rtt
-            .map_or(REORDERING, |rtt| (rtt / 4).max(REORDERING));
+            .map(|rtt| rtt / 4)
+            .max(too_soon_for_a_repeat)
+            .map_or(REORDERING, |time| time.max(REORDERING));
         let recent_hole = self
             .hole_since
             .is_some_and(|since| at.since(since) <= reordering);
-        if unseen && recent_hole && to > acked {
+        // One packet that overtook many leaves a hole which the others fill at their own pace.
+        let next_of_the_late = self.late_to == Some(from);
+        if unseen && (recent_hole || next_of_the_late) && to > acked {
             return Role::OutOfOrder;
         }
         Role::Repeated(self.cause(at, from, to, acked))

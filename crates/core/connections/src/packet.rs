@@ -63,7 +63,7 @@ impl fmt::Display for Endpoint {
 pub struct Mark {
     /// When the capture saw it.
     pub at: Time,
-    /// Its number in the capture.
+    /// Its number, counted on through all captures: [`crate::Tracked::locate`].
     pub frame: u64,
 }
 

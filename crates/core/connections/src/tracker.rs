@@ -25,6 +25,23 @@ pub struct Tracked {
     pub first_at: Option<Time>,
     /// The last one.
     pub last_at: Option<Time>,
+    /// Per capture but the first, the highest frame number before it. Frames are numbered on from one
+    /// capture to the next, so that a [`crate::Mark`] names one packet; [`Self::locate`] turns it back.
+    pub boundaries: Vec<u64>,
+}
+
+impl Tracked {
+    /// Which capture a frame number lies in, from 0, and the frame's number there.
+    #[must_use]
+    pub fn locate(&self, frame: u64) -> (usize, u64) {
+        let capture = self.boundaries.partition_point(|before| *before < frame);
+        let before = capture
+            .checked_sub(1)
+            .and_then(|last| self.boundaries.get(last))
+            .copied()
+            .unwrap_or_default();
+        (capture, frame.saturating_sub(before))
+    }
 }
 
 /// Sorts observations into connections.
@@ -38,6 +55,8 @@ pub struct Tracker {
     other: BTreeMap<&'static str, u64>,
     first_at: Option<Time>,
     last_at: Option<Time>,
+    boundaries: Vec<u64>,
+    highest_frame: u64,
 }
 
 /// An interned host and a port.
@@ -74,6 +93,11 @@ impl Tracker {
         }
     }
 
+    /// What follows comes from another capture, whose frames are numbered from 1 again.
+    pub fn next_capture(&mut self) {
+        self.boundaries.push(self.highest_frame);
+    }
+
     /// Everything seen.
     #[must_use]
     pub fn finish(self) -> Tracked {
@@ -88,6 +112,7 @@ impl Tracker {
             other: self.other,
             first_at: self.first_at,
             last_at: self.last_at,
+            boundaries: self.boundaries,
         }
     }
 
@@ -97,6 +122,12 @@ impl Tracker {
     }
 
     fn on_segment(&mut self, segment: &Segment<'_>) {
+        let before = self.boundaries.last().copied().unwrap_or_default();
+        let segment = &Segment {
+            frame: before.saturating_add(segment.frame),
+            ..*segment
+        };
+        self.highest_frame = self.highest_frame.max(segment.frame);
         let source = (self.hosts.number(&segment.source.host), segment.source.port);
         let destination = (
             self.hosts.number(&segment.destination.host),

@@ -1,11 +1,11 @@
-//! What a capture cannot tell, in sentences.
+//! What a capture cannot tell of a connection, in sentences.
 
-use connections::{ClientEvidence, Connection, Side, Tracked, WindowScale};
+use connections::{ClientEvidence, Connection, Side, WindowScale};
 use limit::Reason;
 
 use crate::text::count;
 
-/// Of one connection.
+/// One sentence each; the same words for the same thing, so that connections can be counted by them.
 pub(crate) fn of_connection(connection: &Connection) -> Vec<String> {
     let mut caveats = Vec::new();
     match connection.evidence {
@@ -23,14 +23,15 @@ pub(crate) fn of_connection(connection: &Connection) -> Vec<String> {
     }
     if connection.quality.filtered {
         caveats.push(format!(
-            "no bare ACK is in the capture: a filter left them out ({}), so {}",
+            "a filter left out every bare ACK ({}): {}",
             filter_guess(connection),
-            "the ACK clock, the growth of the windows and the details of slow start are unknown"
+            Reason::Filtered
         ));
     }
     for side in [Side::Client, Side::Server] {
         let flow = connection.flow(side);
-        if flow.unseen_bytes() > 0 && connection.quality.one_direction.is_none() {
+        let told = connection.quality.one_direction.is_some() || connection.quality.filtered;
+        if flow.unseen_bytes() > 0 && !told {
             caveats.push(format!(
                 "{} of {} bytes from the {side} are not in the capture although the peer has them or \
                  later ones: the capture misses them, not the network",
@@ -40,9 +41,8 @@ pub(crate) fn of_connection(connection: &Connection) -> Vec<String> {
         }
         if flow.largest_segment > connection.segment_payload(side) && flow.segments > 0 {
             caveats.push(format!(
-                "segments from the {side} of up to {} bytes are larger than any packet on the wire: \
-                 segmentation offload; packets are counted as the capture shows them",
-                flow.largest_segment
+                "segments from the {side} are larger than packets on the wire (offload): bytes and times \
+                 hold, counts of packets do not"
             ));
         }
         if flow.copies > 0 {
@@ -66,50 +66,6 @@ pub(crate) fn of_connection(connection: &Connection) -> Vec<String> {
             )
         ));
     }
-    caveats
-}
-
-/// Of a capture as a whole.
-pub(crate) fn of_capture(tracked: &Tracked) -> Vec<String> {
-    let connections = &tracked.connections;
-    let mut caveats = Vec::new();
-    let mut note = |holds: &dyn Fn(&Connection) -> bool, sentence: &dyn Fn(String) -> String| {
-        let number = connections
-            .iter()
-            .filter(|connection| holds(connection))
-            .count();
-        if number > 0 {
-            caveats.push(sentence(count(number, "connection")));
-        }
-    };
-    note(&|c| c.quality.filtered, &|n| {
-        format!(
-            "{n} without a single bare ACK: the capture was filtered, so {}",
-            Reason::Filtered
-        )
-    });
-    note(&|c| c.quality.one_direction.is_some(), &|n| {
-        format!("{n} with packets of one direction only")
-    });
-    note(
-        &|c| c.handshake.syn.is_none() && c.handshake.syn_ack.is_none(),
-        &|n| {
-            format!(
-                "{n} without a handshake: options, window scale and who is the client are not known"
-            )
-        },
-    );
-    note(
-        &|c| {
-            [Side::Client, Side::Server]
-                .iter()
-                .any(|side| c.flow(*side).largest_segment > c.segment_payload(*side))
-        },
-        &|n| format!("{n} with offload-sized segments: fewer, larger segments than on the wire"),
-    );
-    note(&|c| c.to_server.copies + c.to_client.copies > 0, &|n| {
-        format!("{n} with packets that the capture holds twice")
-    });
     caveats
 }
 

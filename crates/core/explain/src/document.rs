@@ -178,6 +178,7 @@ fn direction(connection: &Connection, side: Side, direction: &Direction) -> reco
         segments: flow.segments,
         retransmitted_bytes: flow.repeated_bytes,
         retransmissions: u64::try_from(flow.repeats.len()).unwrap_or(u64::MAX),
+        out_of_order: flow.out_of_order,
         capture_copies: flow.copies,
         limits: attribution
             .limits()

@@ -42,8 +42,8 @@ pub fn explain(tracked: &Tracked, options: Options) -> Document {
     let mut captures = options.captures;
     if let [capture] = captures.as_mut_slice() {
         document::fill_capture(capture, tracked);
-        capture.caveats.extend(caveats::of_capture(tracked));
     }
+    let findings = findings::all(&analysed, tracked, &captures);
     Document {
         schema: "longhaul.explain".into(),
         version: record::VERSION,
@@ -54,6 +54,6 @@ pub fn explain(tracked: &Tracked, options: Options) -> Document {
             .map(|connection| document::connection(connection, tracked, options.series))
             .collect(),
         echoes: tracked.echoes.iter().map(document::echo).collect(),
-        findings: findings::all(&analysed),
+        findings,
     }
 }

@@ -4,9 +4,13 @@ use core::time::Duration;
 
 use units::{Milliseconds, Rate};
 
-/// `200.4 ms`.
-pub(crate) fn ms(span: Duration) -> String {
-    format!("{} ms", Milliseconds(span))
+/// `1.019 s`, `200.4 ms`, `38 us`.
+pub(crate) fn duration(span: Duration) -> String {
+    match span.as_micros() {
+        0..100 => format!("{} us", span.as_micros()),
+        100..1_000_000 => format!("{} ms", Milliseconds(span)),
+        _ => format!("{:.3} s", span.as_secs_f64()),
+    }
 }
 
 /// A measured rate to the tenth of its unit: more digits would claim what no measurement holds.

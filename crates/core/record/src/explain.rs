@@ -39,8 +39,8 @@ pub struct Capture {
     pub other: std::collections::BTreeMap<String, u64>,
     /// Seconds from the first to the last packet.
     pub duration_s: f64,
-    /// What the capture cannot tell, or tells wrongly, one sentence each: a filter that dropped bare
-    /// ACKs, offload-sized segments, a last record cut short, one direction only.
+    /// What reading it showed, one sentence each: a last record cut short, packets that the capturing
+    /// system dropped. What it cannot tell of a connection stands there.
     pub caveats: Vec<String>,
 }
 
@@ -137,6 +137,9 @@ pub struct Direction {
     pub retransmitted_bytes: u64,
     /// Retransmissions seen.
     pub retransmissions: u64,
+    /// Segments that came late, but were not sent again: the network or the capture reordered them.
+    #[serde(default)]
+    pub out_of_order: u64,
     /// Copies made by the capture itself, not by the sender.
     pub capture_copies: u64,
     /// Seconds per limit; they sum to the connection's `duration_s`.
@@ -274,6 +277,9 @@ pub struct Finding {
 /// A frame and what it shows.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Evidence {
+    /// The capture's file, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<String>,
     /// Frame number (line number in text) in its capture.
     pub frame: u64,
     /// What it shows, with the value.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use record::explain::{Document, Finding, Prediction, Severity};
+use record::explain::{Document, Evidence, Finding, Prediction, Severity};
 use record::lab::{Cell, PathCheck, Priming};
 
 use crate::limits;
@@ -116,9 +116,14 @@ pub(crate) fn caveats(document: &Document) -> Vec<String> {
             &connection.directions.client_to_server,
             &connection.directions.server_to_client,
         ];
+        // A caveat that gives the reason says it with the cause.
         let reasons = reasons
             .into_iter()
-            .filter_map(|way| way.unknown_because.as_deref());
+            .filter_map(|way| way.unknown_because.as_deref())
+            .filter(|reason| {
+                let mut caveats = connection.caveats.iter();
+                !caveats.any(|caveat| caveat.contains(reason))
+            });
         for caveat in connection.caveats.iter().map(String::as_str).chain(reasons) {
             match of_connections.iter_mut().find(|(text, _)| *text == caveat) {
                 Some((_, ids)) if ids.last() == Some(&connection.id) => {}
@@ -139,6 +144,15 @@ pub(crate) fn caveats(document: &Document) -> Vec<String> {
             }),
     );
     said
+}
+
+/// Where to look, and what is to be seen there.
+pub(crate) fn evidence(evidence: &Evidence) -> String {
+    let Evidence { frame, shows, .. } = evidence;
+    match &evidence.capture {
+        Some(capture) => format!("frame {frame} of {capture}: {shows}"),
+        None => format!("frame {frame}: {shows}"),
+    }
 }
 
 /// The unit for the times of a cell.

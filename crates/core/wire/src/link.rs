@@ -81,7 +81,7 @@ pub(crate) fn network(link: LinkType, frame: Frame<'_>) -> Result<Network, Decod
         LinkType::NULL | LinkType::LOOP => loopback(frame),
         LinkType::PPP | LinkType::PPP_HDLC => ppp(frame, 0),
         LinkType::PPP_ETHER => pppoe(frame, 0),
-        LinkType::FDDI => Ok(Network::Other("FDDI")),
+        LinkType::FDDI => fddi(frame),
         LinkType(_) => Ok(Network::Other("unknown link layer")),
     }
 }
@@ -130,6 +130,16 @@ fn llc(frame: Frame<'_>, offset: usize) -> Result<Network, DecodeError> {
         }
         // Spanning tree and its kind may be shorter than SNAP.
         _ => Ok(Network::Other("LLC")),
+    }
+}
+
+/// Frame control, two addresses, and an LLC header in asynchronous LLC frames (ISO 9314-2); the others
+/// hold tokens and station management.
+fn fddi(frame: Frame<'_>) -> Result<Network, DecodeError> {
+    const ASYNCHRONOUS_LLC: u8 = 0x50;
+    match frame.byte("FDDI frame control", 0)? & 0xf0 {
+        ASYNCHRONOUS_LLC => llc(frame, 13),
+        _ => Ok(Network::Other("FDDI")),
     }
 }
 

@@ -55,7 +55,10 @@ fn explain(arguments: &Explain) -> Result<Document, Failure> {
     let mut tracker = Tracker::new();
     let mut captures = Vec::new();
     let progress = progress(&arguments.files);
-    for path in &arguments.files {
+    for (index, path) in arguments.files.iter().enumerate() {
+        if index > 0 {
+            tracker.next_capture();
+        }
         let capture =
             read(path, &mut tracker, &progress).usage("this capture can't be explained")?;
         captures.push(capture);

@@ -1,9 +1,9 @@
 //! What the capture made up, or left out.
 
 use connections::{Connection, Mark, Role, Side};
-use record::explain::{Confidence, Evidence, Finding, Severity};
+use record::explain::{Confidence, Finding, Severity};
 
-use super::{CatalogueEntry, Found};
+use super::{CatalogueEntry, Found, frame};
 use crate::analysis::Analysed;
 use crate::text::count;
 
@@ -11,9 +11,11 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "capture-artefact",
     meaning: "The capture shows something that was not on the wire, or lacks something that was: it must \
               not be read as a fault of network or hosts.",
-    source: "Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997), §3; tcpdump(8), \
-             Linux Documentation/networking/segmentation-offloads.rst",
+    source: "Paxson, Automated Packet Trace Analysis of TCP Implementations (SIGCOMM 1997), §3",
 };
+
+/// Frames per kind: one would do.
+const SHOWN: usize = 4;
 
 /// A kind of artefact: whether a connection has it, what to say, what to do, and a packet that shows it.
 struct Kind {
@@ -26,7 +28,7 @@ struct Kind {
 const KINDS: [Kind; 5] = [
     Kind {
         holds: |connection| connection.quality.filtered,
-        says: "lack every bare ACK: the capture was filtered, so what released each segment, and how windows \
+        says: "without any bare ACK: the capture was filtered, so what released each segment, and how windows \
                grew, cannot be known",
         remedy: "Capture without a filter on flags (`tcpdump -s 128 host SERVER`).",
         shown_by: |connection| {
@@ -36,7 +38,7 @@ const KINDS: [Kind; 5] = [
     },
     Kind {
         holds: |connection| connection.quality.one_direction.is_some(),
-        says: "are seen in one direction only",
+        says: "seen in one direction only",
         remedy: "Capture where both directions pass, such as on the host itself.",
         shown_by: |connection| {
             let side = connection.quality.one_direction?;
@@ -48,7 +50,7 @@ const KINDS: [Kind; 5] = [
         holds: |connection| {
             connection.handshake.syn.is_none() && connection.handshake.syn_ack.is_none()
         },
-        says: "began before the capture: options and window scale are not known",
+        says: "that began before the capture: options and window scale are not known",
         remedy: "Start the capture before the connection opens.",
         shown_by: |connection| {
             Some((
@@ -59,14 +61,14 @@ const KINDS: [Kind; 5] = [
     },
     Kind {
         holds: |connection| offloaded(connection).is_some(),
-        says: "show segments larger than the wire carries: segmentation offload on the capturing host, \
-               not a fault of MTU",
+        says: "with segments larger than any packet on the wire: segmentation offload on the capturing \
+               host, no fault of MTU",
         remedy: "None needed: bytes and times hold, counts of packets do not.",
         shown_by: offloaded,
     },
     Kind {
         holds: |connection| connection.to_server.copies + connection.to_client.copies > 0,
-        says: "hold packets twice: the capture saw them on two interfaces or ports; they are no \
+        says: "with packets that the capture holds twice, seen on two interfaces or ports; they are no \
                retransmissions",
         remedy: "Capture on one interface (not `-i any` on a bridge, not both ends of a mirror).",
         shown_by: |connection| {
@@ -105,10 +107,8 @@ fn judge(connections: &[Analysed<'_>], kind: &Kind) -> Option<Finding> {
         evidence: concerned
             .iter()
             .filter_map(|analysed| (kind.shown_by)(analysed.connection))
-            .map(|(mark, shows)| Evidence {
-                frame: mark.frame,
-                shows,
-            })
+            .map(|(mark, shows)| frame(mark, shows))
+            .take(SHOWN)
             .collect(),
         lost: None,
         remedy: kind.remedy.into(),

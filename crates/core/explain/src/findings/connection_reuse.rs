@@ -10,7 +10,7 @@ use units::{Bytes, Floor, PacketOverhead, Rate};
 
 use super::{CatalogueEntry, Found, frame, path, severity_of};
 use crate::analysis::Analysed;
-use crate::text::{count, median, ms, rounded};
+use crate::text::{count, duration, median, rounded};
 use crate::timeline::overhead;
 use crate::transfers;
 
@@ -106,9 +106,9 @@ fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
              handshakes and slow start over {} of RTT",
             count(fresh.len(), "new connection"),
             count(requests, "request"),
-            ms(lost),
-            ms(waited),
-            ms(rtt)
+            duration(lost),
+            duration(waited),
+            duration(rtt)
         ),
         connections: fresh.iter().map(|one| one.id).collect(),
         evidence: evidence(&fresh),
@@ -193,15 +193,18 @@ fn predicted(
     let (total, derivation) = match floor {
         Some(floor) => (
             floor.total() + rest,
-            format!("{floor}; + {} in the server and for its response", ms(rest)),
+            format!(
+                "{floor}; + {} in the server and for its response",
+                duration(rest)
+            ),
         ),
         None => (
             rtt + rest,
             format!(
                 "1 x {} + {} in the server and for its response; the time to serialise {} B is not \
                  in it, because the capture does not show the path's rate",
-                ms(rtt),
-                ms(rest),
+                duration(rtt),
+                duration(rest),
                 ip_bytes.get()
             ),
         ),
@@ -212,7 +215,7 @@ fn predicted(
             stays,
             format!(
                 "{derivation}; + {} under other limits, which stay",
-                ms(more)
+                duration(more)
             ),
         ),
         Some(_) | None => (total, derivation),
@@ -306,7 +309,7 @@ fn evidence(fresh: &[Fresh<'_>]) -> Vec<Evidence> {
                         "connection {}: response to {request} ({} B) complete {} after the SYN",
                         one.id,
                         one.turn.request_bytes(),
-                        ms(one.waited)
+                        duration(one.waited)
                     ),
                 )
             });

@@ -6,7 +6,7 @@ use record::explain::{Confidence, Finding};
 
 use super::{CatalogueEntry, Found, frame, severity_of};
 use crate::analysis::Analysed;
-use crate::text::{count, ms};
+use crate::text::{count, duration};
 
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "expect-100-continue",
@@ -35,7 +35,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
             ));
             evidence.push(frame(
                 interim,
-                format!("interim response {} later", ms(waited)),
+                format!("interim response {} later", duration(waited)),
             ));
         }
     }
@@ -49,7 +49,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
             summary: format!(
                 "{} waited {} in all for 100 Continue before sending the body",
                 count(ids.len(), "request"),
-                ms(lost)
+                duration(lost)
             ),
             connections: ids,
             evidence,

@@ -7,9 +7,9 @@ use limit::{Detail, LimitName};
 use record::explain::{Confidence, Evidence, Finding};
 use units::Bytes;
 
-use super::{CatalogueEntry, Found, severity_of};
+use super::{CatalogueEntry, Found, frame, severity_of};
 use crate::analysis::{Analysed, Direction};
-use crate::text::ms;
+use crate::text::duration;
 
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "fixed-window",
@@ -59,7 +59,7 @@ fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<F
             "the {}'s window of at most {window} B over {} of RTT bounds the transfer to {}.{:02} kB/s; \
              {flying} B fly at most, since the next segment has no room",
             side.peer(),
-            ms(rtt),
+            duration(rtt),
             bound / 1000,
             bound % 1000 / 10,
         ),
@@ -92,14 +92,14 @@ fn evidence(analysed: &Analysed<'_>, side: Side) -> Vec<Evidence> {
         };
         if packet.is_pure_ack() && sent > ack.saturating_sub(1) && evidence.len() < SHOWN {
             let gap = before.map_or(Duration::ZERO, |mark| packet.at.since(mark.at));
-            evidence.push(Evidence {
-                frame: packet.frame,
-                shows: format!(
+            evidence.push(frame(
+                packet.mark(),
+                format!(
                     "{} after the ACK before; {} B in flight, window {window} B",
-                    ms(gap),
+                    duration(gap),
                     sent.saturating_sub(ack)
                 ),
-            });
+            ));
         }
         before = Some(packet.mark());
     }

@@ -8,7 +8,7 @@ use record::explain::{Confidence, Evidence, Finding, Severity};
 use super::{CatalogueEntry, Found, frame};
 use crate::analysis::Analysed;
 use crate::document::close_wait;
-use crate::text::{count, ms};
+use crate::text::{count, duration};
 
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "half-closed-by-peer",
@@ -51,7 +51,10 @@ fn judge(connections: &[Analysed<'_>], waiting: Side) -> Option<Found> {
         evidence.extend(closing.second.map(|mark| {
             frame(
                 mark,
-                format!("the {side} closes its half; {} in CLOSE_WAIT", ms(waited)),
+                format!(
+                    "the {side} closes its half; {} in CLOSE_WAIT",
+                    duration(waited)
+                ),
             )
         }));
     }
@@ -65,7 +68,7 @@ fn judge(connections: &[Analysed<'_>], waiting: Side) -> Option<Found> {
             "on {} the {} closed first and the {waiting} stayed in CLOSE_WAIT, for up to {}",
             count(ids.len(), "connection"),
             waiting.peer(),
-            ms(longest)
+            duration(longest)
         ),
         connections: ids,
         evidence,

@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Evidence, Finding};
+use record::explain::{Confidence, Finding};
 
-use super::{CatalogueEntry, Found, severity_of};
+use super::{CatalogueEntry, Found, frame, severity_of};
 use crate::analysis::Analysed;
-use crate::text::{count, ms};
+use crate::text::{count, duration};
 
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "slow-start-after-idle",
@@ -46,14 +46,11 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                     .packets
                     .iter()
                     .find(|packet| packet.side == side && packet.len > 0 && packet.at >= first.from)
-                    .map(|packet| Evidence {
-                        frame: packet.frame,
-                        shows: format!(
+                    .map(|packet| frame(packet.mark(), format!(
                             "the {side} sends again after a pause, and stops after a small flight \
                              although it had {} B in flight before",
                             analysed.connection.flow(side).max_in_flight
-                        ),
-                    }),
+                        ))),
             );
         }
     }
@@ -67,7 +64,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
             summary: format!(
                 "{} started slowly again after idle time, at the cost of {}",
                 count(ids.len(), "connection"),
-                ms(lost)
+                duration(lost)
             ),
             connections: ids,
             evidence,

@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Evidence, Finding};
+use record::explain::{Confidence, Finding};
 
-use super::{CatalogueEntry, Found, severity_of};
+use super::{CatalogueEntry, Found, frame, severity_of};
 use crate::analysis::Analysed;
-use crate::text::ms;
+use crate::text::duration;
 
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "low-initial-ssthresh",
@@ -41,19 +41,16 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                     .packets
                     .iter()
                     .find(|packet| packet.side == side && packet.len > 0 && packet.at >= span.from)
-                    .map(|packet| Evidence {
-                        frame: packet.frame,
-                        shows: format!(
+                    .map(|packet| frame(packet.mark(), format!(
                             "from here on the {side} sends about as much as is acknowledged, without a \
                              loss before"
-                        ),
-                    });
+                        )));
                 Some(Found {
                     severity: severity_of(lost, last.since(first)),
                     confidence: Confidence::Medium,
                     summary: format!(
                         "the {side} left slow start without a loss and spent {} growing slowly",
-                        ms(lost)
+                        duration(lost)
                     ),
                     connections: vec![analysed.id],
                     evidence: evidence.into_iter().collect(),

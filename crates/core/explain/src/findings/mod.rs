@@ -17,7 +17,8 @@ mod zero_window;
 
 use core::time::Duration;
 
-use record::explain::{Confidence, Evidence, Finding, Prediction, Severity};
+use connections::Tracked;
+use record::explain::{Capture, Confidence, Evidence, Finding, Prediction, Severity};
 
 use crate::analysis::Analysed;
 
@@ -65,8 +66,23 @@ const RULES: [Rule; 10] = [
 ];
 
 /// All findings, by lost time, then severity, then name.
-pub(crate) fn all(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(crate) fn all(
+    connections: &[Analysed<'_>],
+    tracked: &Tracked,
+    captures: &[Capture],
+) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(connections)).collect();
+    for evidence in findings
+        .iter_mut()
+        .flat_map(|finding| &mut finding.evidence)
+    {
+        let (capture, frame) = tracked.locate(evidence.frame);
+        evidence.frame = frame;
+        evidence.capture = captures
+            .get(capture)
+            .filter(|_| captures.len() > 1)
+            .map(|capture| capture.file.clone());
+    }
     findings.sort_by(|one, other| {
         let lost = |finding: &Finding| finding.lost_s.unwrap_or(0.0);
         lost(other)
@@ -114,8 +130,10 @@ impl Found {
     }
 }
 
+/// The frame by its number through all captures; [`all`] turns it into the one in its own.
 fn frame(mark: connections::Mark, shows: impl Into<String>) -> Evidence {
     Evidence {
+        capture: None,
         frame: mark.frame,
         shows: shows.into(),
     }

@@ -6,7 +6,7 @@ use record::explain::{Confidence, Finding};
 
 use super::{CatalogueEntry, Found, frame, severity_of};
 use crate::analysis::Analysed;
-use crate::text::{count, ms};
+use crate::text::{count, duration};
 
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "syn-loss",
@@ -46,7 +46,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                 .map(|last| {
                     frame(
                         last,
-                        format!("sent again {} later", ms(last.at.since(first.at))),
+                        format!("sent again {} later", duration(last.at.since(first.at))),
                     )
                 }),
         );
@@ -62,7 +62,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                 "{} of set-up sent again on {}, at the cost of {}",
                 count(repeats, "segment"),
                 count(ids.len(), "connection"),
-                ms(lost)
+                duration(lost)
             ),
             connections: ids,
             evidence,

@@ -8,7 +8,7 @@ use wire::TcpFlags;
 
 use super::{CatalogueEntry, Found, frame, severity_of};
 use crate::analysis::Analysed;
-use crate::text::{count, ms};
+use crate::text::{count, duration};
 
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     name: "zero-window-stalls",
@@ -44,7 +44,7 @@ fn judge(connections: &[Analysed<'_>], receiver: Side) -> Option<Found> {
             evidence.extend(to.map(|mark| {
                 frame(
                     mark,
-                    format!("open again {} later", ms(until.since(from.at))),
+                    format!("open again {} later", duration(until.since(from.at))),
                 )
             }));
         }
@@ -59,7 +59,7 @@ fn judge(connections: &[Analysed<'_>], receiver: Side) -> Option<Found> {
             "the {receiver}'s window was closed {} on {}, for {} in all",
             count(stalls, "time"),
             count(ids.len(), "connection"),
-            ms(lost)
+            duration(lost)
         ),
         connections: ids,
         evidence,

@@ -125,8 +125,7 @@ impl Page {
         if !finding.evidence.is_empty() {
             self.markup("<details><summary>Evidence</summary>\n<ul>\n");
             for evidence in &finding.evidence {
-                let shown = format!("frame {}: {}", evidence.frame, evidence.shows);
-                self.element("<li>", &shown, "</li>\n");
+                self.element("<li>", &sentence::evidence(evidence), "</li>\n");
             }
             self.markup("</ul></details>\n");
         }

@@ -106,11 +106,13 @@ fn finding(text: &mut String, finding: &Finding, style: Style) {
         } else {
             "             "
         };
-        let shown = format!("frame {}: {}", evidence.frame, evidence.shows);
-        text.push_str(&paragraph(label, &shown, WIDTH));
+        text.push_str(&paragraph(label, &sentence::evidence(evidence), WIDTH));
     }
     if finding.evidence.len() > EVIDENCE {
-        let more = format!("and {} more frames", finding.evidence.len() - EVIDENCE);
+        let more = match finding.evidence.len() - EVIDENCE {
+            1 => "and 1 more frame".to_owned(),
+            more => format!("and {more} more frames"),
+        };
         text.push_str(&paragraph("             ", &more, WIDTH));
     }
     if !finding.source.is_empty() {

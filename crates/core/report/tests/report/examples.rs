@@ -458,6 +458,7 @@ pub(crate) fn finding() -> Finding {
         connections: (1..=20).collect(),
         evidence: (0..6_u64)
             .map(|index| Evidence {
+                capture: None,
                 frame: 1 + index * 85,
                 shows: format!(
                     "SYN of connection {}, to storage.example:80 again",
