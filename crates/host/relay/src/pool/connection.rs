@@ -19,6 +19,8 @@ pub(crate) struct Connection {
     pub(crate) used: Instant,
     /// Requests served.
     pub(crate) requests: u64,
+    /// Priming requests answered: the origin counts them like any other.
+    pub(crate) primings: u64,
     /// What both windows should hold, once it has been primed to that.
     pub(crate) hot_window: Option<Bytes>,
     /// Whether the kernel halves its window for each RTO of silence.
@@ -73,6 +75,11 @@ impl Connection {
                 why,
             },
         }
+    }
+
+    /// Requests that the origin has counted on it.
+    pub(crate) fn asked(&self) -> u64 {
+        self.requests + self.primings
     }
 
     /// Whether the connection ended while nobody looked.

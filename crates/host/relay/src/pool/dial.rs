@@ -103,6 +103,7 @@ impl Pool {
             born: now,
             used: now,
             requests: 0,
+            primings: 0,
             hot_window: None,
             told_cool: false,
             _slot: slot,

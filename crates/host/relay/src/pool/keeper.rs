@@ -21,6 +21,10 @@ const SHORTAGE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How long an origin that ends connections during priming is left in peace.
 const PRIMING_PAUSE: Duration = Duration::from_mins(5);
+/// Fewer priming requests than this open no window worth their round trip.
+const FEWEST_REQUESTS: u64 = 16;
+/// How long it is remembered that an origin ends connections after a number of requests.
+const LEARNT: Duration = Duration::from_hours(1);
 /// After a failed connection attempt; doubles up to the maximum.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
@@ -37,6 +41,7 @@ pub(crate) async fn keep(pool: Arc<Pool>) {
         spent_requests: 0,
         spent_bytes: 0,
         told_budget: false,
+        origin_limit: None,
         pool,
     };
     loop {
@@ -62,6 +67,9 @@ struct Keeper {
     spent_requests: u64,
     spent_bytes: u64,
     told_budget: bool,
+    /// After how many requests the origin was seen to end a connection (nginx: 1000, Apache: 100, both
+    /// by default), and when. Forgotten after [`LEARNT`]: it may have been a fault of the path.
+    origin_limit: Option<(u64, Instant)>,
 }
 
 impl Keeper {
@@ -114,6 +122,7 @@ impl Keeper {
         match prime::prime(&connection.stream, &one, everything, || async {}, || false).await {
             Ok(_) => {
                 connection.used = Instant::now();
+                connection.primings += 1;
                 pool.put_back(connection);
             }
             Err((error, _)) => pool.close(connection, &crate::chain(&error)),
@@ -191,9 +200,13 @@ impl Keeper {
     /// once.
     fn take_cooled(&mut self) -> Option<Connection> {
         let affordable = self.budget.holds();
+        let limit = self.origin_limit();
         let mut idle = self.pool.idle();
         let mut found = None;
         for (index, connection) in idle.iter_mut().enumerate() {
+            if priming_requests_left(limit, connection) < FEWEST_REQUESTS {
+                continue;
+            }
             let forgets = connection.forgets_windows;
             match connection.temperature() {
                 // Where every use is followed by cooling, one event tells it.
@@ -249,9 +262,15 @@ impl Keeper {
         let target = pool.relay.hot_window(info.min_rtt.unwrap_or(info.rtt));
         let quiet = || pool.quiet(PATIENCE);
         let wanted = || pool.is_wanted();
-        match prime::prime(&connection.stream, priming, target, quiet, wanted).await {
+        let left = priming_requests_left(self.origin_limit(), &connection);
+        let within = Priming {
+            max_requests: priming.max_requests.min(left),
+            ..priming.clone()
+        };
+        match prime::prime(&connection.stream, &within, target, quiet, wanted).await {
             Ok(primed) => {
                 self.count(primed.spent.requests, primed.spent.bytes);
+                connection.primings += primed.spent.requests;
                 connection.hot_window = Some(target);
                 let bottleneck = primed.bottleneck.filter(|_| pool.relay.path_rate.is_none());
                 if let Some(rate) = bottleneck
@@ -264,6 +283,9 @@ impl Keeper {
                 if primed.interrupted {
                     // A request waits for it; the rest of priming can wait for the request.
                     connection.told_cool = true;
+                } else if !primed.missing.is_empty() && within.max_requests < priming.max_requests {
+                    // As far as this origin lets a connection come; the next one will not come further.
+                    connection.told_cool = true;
                 } else if !primed.missing.is_empty() {
                     // What a whole budget could not reach, the next second will not reach either.
                     self.priming_from = Instant::now() + PRIMING_PAUSE;
@@ -274,22 +296,46 @@ impl Keeper {
             }
             Err((error, spent)) => {
                 self.count(spent.requests, spent.bytes);
-                self.priming_from = Instant::now() + PRIMING_PAUSE;
+                let why = self.learn(&error, connection.asked() + spent.requests);
                 pool.emit(Event::PrimingFailed {
                     connection: connection.id,
                     requests: spent.requests,
                     bytes: spent.bytes,
-                    why: format!(
-                        "{}; connections serve unprimed for {}{}",
-                        crate::chain(&error),
-                        units::format_span(PRIMING_PAUSE),
-                        hint(&error),
-                    ),
+                    why,
                 });
                 pool.close(connection, "priming ended it");
                 None
             }
         }
+    }
+
+    fn origin_limit(&self) -> Option<u64> {
+        self.origin_limit
+            .filter(|(_, since)| since.elapsed() < LEARNT)
+            .map(|(limit, _)| limit)
+    }
+
+    /// What follows from a priming that ended its connection after so many requests, as a sentence.
+    ///
+    /// An origin that ends each connection after a number of requests is primed with fewer from now on;
+    /// any other failure stops priming for a while.
+    fn learn(&mut self, error: &PrimeError, asked: u64) -> String {
+        let error_text = crate::chain(error);
+        let ended = matches!(error, PrimeError::Ended | PrimeError::Exchange(_));
+        let known = self.origin_limit().unwrap_or(u64::MAX);
+        if ended && asked < known && for_priming(asked) >= FEWEST_REQUESTS {
+            self.origin_limit = Some((asked, Instant::now()));
+            return format!(
+                "{error_text}; from now on a connection is primed with {} requests, so that some are \
+                 left for clients",
+                for_priming(asked)
+            );
+        }
+        self.priming_from = Instant::now() + PRIMING_PAUSE;
+        format!(
+            "{error_text}; connections serve unprimed for {}",
+            units::format_span(PRIMING_PAUSE)
+        )
     }
 
     fn count(&mut self, requests: u64, bytes: u64) {
@@ -338,16 +384,17 @@ fn event(connection: &Connection, again: bool, primed: Primed) -> Event {
     }
 }
 
-fn hint(error: &PrimeError) -> &'static str {
-    match error {
-        PrimeError::Ended => {
-            "; if the origin limits requests per connection, fewer with a larger prime.padding fit"
-        }
-        PrimeError::Exchange(_)
-        | PrimeError::Inspect(_)
-        | PrimeError::Malformed(_)
-        | PrimeError::Unanswered => "",
-    }
+/// The share of an origin's requests per connection that priming takes: a window of 2 MiB takes about 650
+/// of nginx's 1000, and a connection should serve clients for as long as possible after that.
+fn for_priming(limit: u64) -> u64 {
+    limit / 4 * 3
+}
+
+/// How many priming requests a connection may still carry.
+fn priming_requests_left(limit: Option<u64>, connection: &Connection) -> u64 {
+    limit.map_or(u64::MAX, |limit| {
+        for_priming(limit).saturating_sub(connection.asked())
+    })
 }
 
 /// Bytes that re-priming may still spend in this hour. What fills the pool at the start is not counted.

@@ -348,13 +348,13 @@ async fn a_client_that_stops_sending_after_a_final_status_gets_the_whole_answer(
 /// request, that ended idle connections with a 408.
 #[tokio::test]
 async fn an_idle_client_is_not_told_408_whatever_the_size_of_its_last_body() {
+    const SIZE: usize = 256 * 1024;
     within(async {
         let (listener, target) = listen().await;
         let mut options = plain(target);
         options.limits.head_timeout = Some(units::Span::from(Duration::from_millis(50)));
         let relay = Relay::start(options).await;
         let mut client = relay.connect().await;
-        const SIZE: usize = 256 * 1024;
         let head = format!("PUT / HTTP/1.1\r\nHost: o\r\nContent-Length: {SIZE}\r\n\r\n");
         client.write_all(head.as_bytes()).await.unwrap();
         let (mut origin, _) = listener.accept().await.unwrap();

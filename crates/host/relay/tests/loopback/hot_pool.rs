@@ -208,3 +208,53 @@ async fn priming_gives_its_connection_to_a_request_that_waits_for_it() {
     })
     .await;
 }
+
+/// nginx ends a connection after 1000 requests by default, which is fewer than priming would send.
+#[tokio::test]
+async fn an_origin_that_ends_connections_after_some_requests_is_primed_with_fewer() {
+    within(async {
+        const LIMIT: usize = 40;
+        let (listener, target) = listen().await;
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    for _ in 1..LIMIT {
+                        read_head(&mut stream).await;
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                        stream.write_all(answer).await.unwrap();
+                    }
+                    read_head(&mut stream).await;
+                    let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
+                    stream.write_all(last).await.unwrap();
+                });
+            }
+        });
+        let mut options = primed(target);
+        options.prime.window = Some(Bytes::mib(64));
+        let mut relay = Relay::start(options).await;
+        let why = relay
+            .event(|event| match event {
+                Event::PrimingFailed { why, .. } => Some(why.clone()),
+                _ => None,
+            })
+            .await;
+        assert!(why.contains("primed with 27 requests"), "{why}");
+        for _ in 0..2 {
+            let requests = relay
+                .event(|event| match event {
+                    Event::Primed { requests, .. } => Some(*requests),
+                    Event::PrimingFailed { .. } => panic!("{event:?}"),
+                    _ => None,
+                })
+                .await;
+            assert_eq!(requests, 27);
+        }
+        relay
+            .event(|event| matches!(event, Event::PoolReady { connections: 2, .. }).then_some(()))
+            .await;
+        let get = b"GET / HTTP/1.1\r\nHost: o\r\nConnection: close\r\n\r\n";
+        assert!(once(&relay, get).await.starts_with("HTTP/1.1 200 OK"));
+    })
+    .await;
+}
