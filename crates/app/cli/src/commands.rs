@@ -6,4 +6,5 @@ pub(crate) mod lab;
 pub(crate) mod profile;
 pub(crate) mod relay;
 pub(crate) mod schema;
+pub(crate) mod simulate;
 pub(crate) mod version;

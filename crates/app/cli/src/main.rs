@@ -41,5 +41,6 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Profile(profile) => commands::profile::run(&profile),
         Command::Relay(relay) => commands::relay::run(relay),
         Command::Schema(schema) => commands::schema::run(&schema),
+        Command::Simulate(simulate) => commands::simulate::run(&simulate),
     }
 }

@@ -19,7 +19,7 @@ struct Check {
 
 pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode, Failure> {
     let checks = checks();
-    let verbs = ["explain", "relay", "lab", "profile"];
+    let verbs = ["explain", "simulate", "relay", "lab", "profile"];
     if arguments.json {
         let verb = |name: &str| {
             let of_verb = || checks.iter().filter(|check| check.verb == name);

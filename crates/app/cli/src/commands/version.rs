@@ -21,7 +21,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode, Failure> {
         output::json(&json!({
             "version": env!("CARGO_PKG_VERSION"),
             "commit": env!("LONGHAUL_COMMIT"),
-            "features": ["explain", "relay-http", "lab"],
+            "features": ["explain", "simulate", "relay-http", "lab"],
             "target": std::env::consts::ARCH,
         }))?;
     } else {

@@ -1,0 +1,15 @@
+//! Arms compared: in what order blocks run, what their samples say, which assertions hold.
+//!
+//! Lab and simulator do the same experiment by different means; everything between "these transfers took
+//! so long" and the result document is here, so that their answers can be laid side by side. Pure: no
+//! clock, no process, and one seed gives one answer on every machine.
+
+mod random;
+mod results;
+mod schedule;
+mod statistics;
+
+pub use random::SplitMix64;
+pub use results::{Evidence, Measured, Predicted, Transfer, assertions, cells};
+pub use schedule::{Block, draw};
+pub use statistics::{median_interval, quantile};
