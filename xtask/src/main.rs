@@ -6,6 +6,7 @@
 //! | `cargo xtask clippy` | the workspace's lints, warnings refused |
 //! | `cargo xtask doc` | documentation builds without a warning |
 //! | `cargo xtask deps` | imports go down only, and the core stays free of I/O |
+//! | `cargo xtask docs` | writes the generated pages; `lint` only checks them |
 //! | `cargo xtask lint` | all of the above |
 //! | `cargo xtask test` | `make test` |
 //! | `cargo xtask ci` | lint, then test: what CI runs |
@@ -17,6 +18,7 @@
 )]
 
 mod deps;
+mod docs;
 
 use std::process::{Command, ExitCode};
 
@@ -29,11 +31,12 @@ fn main() -> ExitCode {
         Some("clippy") => clippy(),
         Some("doc") => doc(),
         Some("deps") => deps::check(),
+        Some("docs") => docs::write(),
         Some("lint") => lint(),
         Some("test") => test(),
         Some("ci") => lint().and_then(|()| test()),
         _ => {
-            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|lint|test|ci");
+            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|docs|lint|test|ci");
             return ExitCode::from(2);
         }
     };
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
 fn lint() -> Result<()> {
     fmt()?;
     deps::check()?;
+    docs::check()?;
     clippy()?;
     doc()
 }
