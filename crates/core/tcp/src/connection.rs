@@ -26,6 +26,8 @@ pub struct Connection {
     handshake: Handshake,
     timestamps: Clock,
     time_wait_until: Option<Time>,
+    /// When something unacceptable without data was last answered.
+    unacceptable_at: Option<Time>,
     events: Pending,
     readable_told: bool,
     /// A bare segment that leaves before anything else.
@@ -140,6 +142,7 @@ impl Connection {
                 recent: None,
             },
             time_wait_until: None,
+            unacceptable_at: None,
             events: Pending::default(),
             readable_told: false,
             urgent: None,

@@ -127,7 +127,9 @@ impl Receiver {
         // The four cases of the table in RFC 9293 section 3.10.7.4.
         match (len, window) {
             (0, 0) => start == self.next,
-            (0, _) => self.next <= start && start < self.edge,
+            // The table ends before the edge. A sender whose data filled the window and was lost has its
+            // next number at the edge, and its acknowledgements must be heard (Linux `tcp_sequence`).
+            (0, _) => self.next <= start && start <= self.edge,
             (_, 0) => false,
             (_, _) => start < self.edge && end > self.next,
         }

@@ -111,7 +111,7 @@ impl Connection {
             return None;
         }
         if self.is_old(segment, now) {
-            self.acknowledge();
+            self.acknowledge_unacceptable(now, segment);
             return None;
         }
         if !self.receiver.acceptable(start, segment.sequence_len()) {
@@ -161,6 +161,22 @@ impl Connection {
             let fin = segment.flags.contains(TcpFlags::FIN);
             self.receiver
                 .take(now, start, segment.payload, fin, false, Duration::ZERO);
+        }
+        self.acknowledge_unacceptable(now, segment);
+    }
+
+    /// Two ends that find each other's acknowledgements unacceptable would answer each other for ever
+    /// (Linux `tcp_oow_rate_limited`, twice a second).
+    fn acknowledge_unacceptable(&mut self, now: Time, segment: &Segment) {
+        const INTERVAL: Duration = Duration::from_millis(500);
+        if segment.sequence_len() == 0 {
+            if self
+                .unacceptable_at
+                .is_some_and(|at| now.since(at) < INTERVAL)
+            {
+                return;
+            }
+            self.unacceptable_at = Some(now);
         }
         self.acknowledge();
     }

@@ -412,3 +412,38 @@ fn rfc5681_a_filled_gap_is_acknowledged_at_once() {
         +0   > . 1:1(0) ack 501 <sack 1001:2001>",
     );
 }
+
+/// Broke: both ends found each other's acknowledgements unacceptable and answered them for ever.
+#[test]
+fn an_acknowledgement_from_behind_a_full_window_that_was_lost_is_heard() {
+    let config = Config {
+        window_scaling: false,
+        receive_buffer: ReceiveBuffer::Fixed(Bytes::new(2_000)),
+        ..plain()
+    };
+    established(
+        config,
+        "
+        +0   ! write 1000
+        +0   > P. 1:1001(1000) ack 1 win 2000
+        # The peer has filled our window, and nothing of it arrived.
+        +.1  < . 2001:2001(0) ack 1001 win 5000
+        +0   ! write 1000
+        +0   > P. 1001:2001(1000) ack 1
+        +.1  < . 2001:2001(0) ack 2001 win 5000",
+    );
+}
+
+#[test]
+fn rfc5961_unacceptable_acknowledgements_are_answered_twice_a_second_at_most() {
+    established(
+        plain(),
+        "
+        +0   < . 90000:90000(0) ack 1 win 5000
+        +0   > . 1:1(0) ack 1
+        +.1  < . 90000:90000(0) ack 1 win 5000
+        +.3  < . 90000:90000(0) ack 1 win 5000
+        +.2  < . 90000:90000(0) ack 1 win 5000
+        +0   > . 1:1(0) ack 1",
+    );
+}
