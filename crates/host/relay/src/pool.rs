@@ -39,8 +39,11 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<Connection>>,
     /// One permit per connection that may exist.
     slots: Arc<Semaphore>,
-    /// Told when a connection was taken, brought back or lost.
+    /// Told when a connection was taken, brought back or lost, for priming that waits for quiet.
     changed: Notify,
+    /// Told when a connection was closed, for the keeper: not when one is taken or brought back, or it
+    /// would look at all of them once per request.
+    lost: Notify,
     /// Told when a connection was brought back, for requests that wait for one.
     returned: Notify,
     /// Connections in the hands of requests.
@@ -95,6 +98,7 @@ impl Pool {
             forgets_windows,
             idle: Mutex::default(),
             changed: Notify::new(),
+            lost: Notify::new(),
             returned: Notify::new(),
             busy: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
@@ -298,6 +302,7 @@ impl Pool {
         drop(connection);
         // A slot is free: somebody who waits for a connection may make one.
         self.returned.notify_one();
+        self.lost.notify_one();
         self.changed.notify_waiters();
     }
 

@@ -46,11 +46,10 @@ pub(crate) async fn keep(pool: Arc<Pool>) {
     };
     loop {
         keeper.reap();
-        if !keeper.work().await {
-            let changed = keeper.pool.changed.notified();
-            // Whether something changed or time has passed, the next look tells what to do.
-            let _ = timeout(LOOK_INTERVAL, changed).await;
-        }
+        while keeper.work().await {}
+        let lost = keeper.pool.lost.notified();
+        // Whether a connection was lost or time has passed, the next look tells what to do.
+        let _ = timeout(LOOK_INTERVAL, lost).await;
     }
 }
 
