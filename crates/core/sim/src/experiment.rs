@@ -1,17 +1,16 @@
 use std::time::Duration;
 
+use comparison::{Evidence, Measured, SplitMix64, Transfer};
 use congestion::ParseAlgorithmError;
 use link::{InvalidPath, LossSpec, PathSpec};
-use record::lab::{Document, Priming};
+use record::lab::{Document, PathCheck, Priming};
 use record::{LimitSeconds, Manifest, VERSION};
-use scenario::{Arm, HostName, Problem, Relay, Scenario};
+use scenario::{Arm, Assertion, HostName, Problem, Relay, Scenario, Statistic};
 use tcp::{Config, Pacing};
 use units::{Bytes, PacketOverhead, Rate};
 
 use crate::hosts::{SimulatedHost, host};
 use crate::http::{Primed, Programs};
-use crate::results::{self, Measured};
-use crate::statistics::mix;
 use crate::world::{ConnectionId, PathId, World};
 
 /// A scenario cannot be simulated.
@@ -111,23 +110,24 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
     };
 
     let mut order = Vec::new();
-    let mut measured = Vec::new();
+    let mut evidence = Evidence {
+        path: as_asked(scenario),
+        ..Evidence::default()
+    };
     let mut priming = Vec::new();
-    for arm in &scenario.arms {
+    for (arm_index, arm) in scenario.arms.iter().enumerate() {
         let mut primed = Vec::new();
-        let mut of_arm = Vec::new();
-        for workload in &scenario.workloads {
-            let (cell, made) = stage.measure(arm, workload.bytes, &mut || {
-                order.push(format!("{} {}", arm.name, workload.name));
+        for (index, workload) in scenario.workloads.iter().enumerate() {
+            let (measured, made) = stage.measure(arm, workload.bytes, &mut || {
+                order.push(format!("{}, {}", arm.name, workload.name));
             })?;
             primed.extend(made);
-            of_arm.push(cell);
+            evidence.measured.insert((arm_index, index), measured);
         }
         priming.extend(summary(arm, &primed));
-        measured.push(of_arm);
     }
-    let cells = results::cells(scenario, seed, &measured);
-    let assertions = results::assertions(scenario, &cells);
+    let cells = comparison::cells(scenario, seed, &evidence);
+    let assertions = comparison::assertions(&without_predictions(scenario), &cells);
     Ok(Document {
         schema: "longhaul.lab".to_owned(),
         version: VERSION,
@@ -170,7 +170,19 @@ impl Stage<'_> {
             let mut alone = Measured::default();
             let mut block = self.block(arm, bytes, u64::MAX, Some(relay))?;
             self.transfers(arm, bytes, &mut block, 1, &mut alone);
-            measured.first_unprimed_s = alone.seconds.first().copied();
+            let first = alone.transfers.first();
+            measured.first_unprimed_s = first
+                .filter(|transfer| transfer.failure.is_none())
+                .map(|transfer| transfer.seconds);
+        }
+        // Summed up to here; the document wants the mean.
+        let good = measured
+            .transfers
+            .iter()
+            .filter(|transfer| transfer.failure.is_none());
+        let good = f64::from(u32::try_from(good.count()).unwrap_or(u32::MAX).max(1));
+        for seconds in measured.limits.values_mut() {
+            *seconds /= good;
         }
         Ok((measured, primed))
     }
@@ -242,19 +254,28 @@ impl Stage<'_> {
         measured: &mut Measured,
     ) {
         let mut kept = None;
-        for position in 0..count {
+        for position in 0..count as usize {
             let started = block.programs.world.now();
             let connection = kept.take().unwrap_or_else(|| self.open(block));
             match block.programs.upload(connection, bytes, started) {
                 Ok(transfer) => {
-                    measured.push(position, transfer.took, &transfer.limits);
+                    measured.transfers.push(Transfer {
+                        position,
+                        seconds: transfer.took.as_secs_f64(),
+                        failure: None,
+                    });
+                    add_limits(&mut measured.limits, &transfer.limits);
                     if arm.reuse {
                         kept = Some(connection);
                     } else {
                         block.programs.close(connection);
                     }
                 }
-                Err(why) => measured.fail(why),
+                Err(why) => measured.transfers.push(Transfer {
+                    position,
+                    seconds: f64::NAN,
+                    failure: Some(why),
+                }),
             }
             // A client takes a moment between two transfers; the lab's takes some milliseconds.
             let pause = block.programs.world.now() + Duration::from_millis(2);
@@ -275,6 +296,36 @@ impl Stage<'_> {
             .programs
             .connect_through(block.lan, &self.client, &self.relay, upstream)
     }
+}
+
+/// A simulated path is what was asked for; nothing has to be checked.
+#[expect(clippy::cast_precision_loss, reason = "bits per second far below 2^52")]
+fn as_asked(scenario: &Scenario) -> PathCheck {
+    let rtt = scenario.path.rtt.get().as_secs_f64();
+    let rate = scenario.path.rate.bits_per_s() as f64;
+    PathCheck {
+        rtt_asked_s: rtt,
+        rtt_achieved_s: Some(rtt),
+        rate_asked_bps: rate,
+        rate_achieved_bps: Some(rate),
+        ..PathCheck::default()
+    }
+}
+
+/// The scenario less its assertions on predictions, which have nothing to be checked against.
+fn without_predictions(scenario: &Scenario) -> Scenario {
+    let mut scenario = scenario.clone();
+    for workload in &mut scenario.workloads {
+        let speaks_of_times =
+            |assertion: &Assertion| assertion.left.0 != Statistic::PredictionError;
+        workload.assertions.retain(speaks_of_times);
+    }
+    scenario
+}
+
+/// Mixes a seed from what distinguishes one block from another.
+const fn mix(seed: u64) -> u64 {
+    SplitMix64::new(seed).bits()
 }
 
 /// Payload at a path's rate: a pacer counts no headers.
@@ -316,7 +367,7 @@ fn list(problems: &[Problem]) -> String {
 }
 
 /// Adds `more` to `sum`, limit by limit.
-pub(crate) fn add_limits(sum: &mut LimitSeconds, more: &LimitSeconds) {
+fn add_limits(sum: &mut LimitSeconds, more: &LimitSeconds) {
     for (limit, seconds) in more {
         *sum.entry(*limit).or_default() += seconds;
     }

@@ -10,8 +10,6 @@ mod account;
 mod experiment;
 mod hosts;
 mod http;
-mod results;
-mod statistics;
 #[cfg(test)]
 mod tests;
 mod world;
