@@ -232,6 +232,34 @@ impl Default for Experiment {
     }
 }
 
+impl Experiment {
+    /// Why its runs do not divide into blocks, with the nearest numbers that do.
+    fn problem_of_runs(&self) -> Option<String> {
+        let Self { runs, block, .. } = *self;
+        if block == 0 {
+            return Some(
+                "a block of 0 transfers measures nothing; set `experiment.block`".to_owned(),
+            );
+        }
+        if runs == 0 {
+            return Some(format!(
+                "0 runs measure nothing; choose a multiple of {block}"
+            ));
+        }
+        if runs.is_multiple_of(block) {
+            return None;
+        }
+        let below = runs - runs % block;
+        let nearest = match below {
+            0 => block.to_string(),
+            _ => format!("{below} or {}", below.saturating_add(block)),
+        };
+        Some(format!(
+            "{runs} runs do not divide into blocks of {block}; choose {nearest}"
+        ))
+    }
+}
+
 /// One thing that is wrong with a scenario, and what to do.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Problem {
@@ -281,11 +309,7 @@ impl Scenario {
             report("arms".to_owned(), "name at least one `[[arms]]`".to_owned());
         }
         let experiment = &self.experiment;
-        if experiment.block == 0 || !experiment.runs.is_multiple_of(experiment.block.max(1)) {
-            let message = format!(
-                "{} runs do not divide into blocks of {}; choose a multiple",
-                experiment.runs, experiment.block
-            );
+        if let Some(message) = experiment.problem_of_runs() {
             report("experiment.runs".to_owned(), message);
         }
 
@@ -324,6 +348,11 @@ impl Scenario {
             report("experiment.predicts".to_owned(), message.to_owned());
         }
 
+        if experiment.predicts.is_some() && experiment.predicts == experiment.explains {
+            let message = "an arm can't be predicted from its own captures: name another one";
+            report("experiment.predicts".to_owned(), message.to_owned());
+        }
+
         let mut names = BTreeSet::new();
         for (index, workload) in self.workloads.iter().enumerate() {
             if !names.insert(&workload.name) {
@@ -340,6 +369,17 @@ impl Scenario {
                     let message =
                         format!("there is no arm `{arm}`; known arms: `{}`", known_arms());
                     report(format!("workloads[{index}]"), message);
+                }
+            }
+            for assertion in &workload.assertions {
+                let (statistic, arm) = &assertion.left;
+                if *statistic == Statistic::PredictionError
+                    && experiment.predicts.as_ref() != Some(arm)
+                {
+                    let message = format!(
+                        "`{assertion}` needs a prediction: set `experiment.predicts = \"{arm}\"`"
+                    );
+                    report(format!("workloads[{index}].assert"), message);
                 }
             }
         }

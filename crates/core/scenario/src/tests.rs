@@ -22,6 +22,9 @@ const SOUND: &str = r#"
     [[arms]]
     name = "relay"
     relay = "hot"
+    [experiment]
+    explains = "direct"
+    predicts = "relay"
 "#;
 
 #[test]
@@ -40,7 +43,7 @@ fn all_problems_are_reported_at_once() {
         .replace("relay = \"hot\"", "relay = \"hto\"")
         .replace("2500 kB", "100 B")
         .replace("max(relay)", "max(rely)")
-        + "[experiment]\nruns = 7\nblock = 5\npredicts = \"relay\"\n";
+        .replace("explains = \"direct\"", "runs = 7\nblock = 5");
     let scenario: Scenario = toml::from_str(&broken).unwrap();
     let problems: Vec<String> = scenario
         .problems()
@@ -51,12 +54,60 @@ fn all_problems_are_reported_at_once() {
         problems,
         [
             "`path.queue`: 100 B does not hold one packet of 1500 B",
-            "`experiment.runs`: 7 runs do not divide into blocks of 5; choose a multiple",
+            "`experiment.runs`: 7 runs do not divide into blocks of 5; choose 5 or 10",
             "`arms[1].relay`: there is no `[relays.hto]`; known relays: `hot`",
             "`experiment.predicts`: a prediction needs an arm to explain: set `explains` too",
             "`workloads[0]`: there is no arm `rely`; known arms: `direct`, `relay`",
         ]
     );
+}
+
+#[test]
+fn a_prediction_has_an_arm_of_its_own_and_an_assertion_has_a_prediction() {
+    let problems = |text: &str| -> Vec<String> {
+        let scenario: Scenario = toml::from_str(text).unwrap();
+        scenario
+            .problems()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    };
+    assert_eq!(
+        problems(&SOUND.replace("explains = \"direct\"", "explains = \"relay\"")),
+        [
+            "`experiment.predicts`: an arm can't be predicted from its own captures: name another one"
+        ]
+    );
+    assert_eq!(
+        problems(&SOUND.replace("predicts = \"relay\"", "")),
+        [
+            "`workloads[0].assert`: `prediction-error(relay) <= 20 %` needs a prediction: set \
+          `experiment.predicts = \"relay\"`"
+        ]
+    );
+}
+
+#[test]
+fn runs_that_do_not_divide_are_told_the_nearest_that_do() {
+    let problem = |runs, block| {
+        let experiment = Experiment {
+            runs,
+            block,
+            ..Experiment::default()
+        };
+        experiment.problem_of_runs().unwrap_or_default()
+    };
+    assert_eq!(problem(20, 5), "");
+    assert_eq!(
+        problem(7, 5),
+        "7 runs do not divide into blocks of 5; choose 5 or 10"
+    );
+    assert_eq!(
+        problem(3, 5),
+        "3 runs do not divide into blocks of 5; choose 5"
+    );
+    assert!(problem(0, 5).contains("0 runs"));
+    assert!(problem(5, 0).contains("experiment.block"));
 }
 
 #[test]

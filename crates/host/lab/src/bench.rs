@@ -44,6 +44,7 @@ const UPLOAD: Duration = Duration::from_mins(5);
 const STORED: Duration = Duration::from_secs(5);
 /// What errors say that the lab waited for.
 const AN_UPLOAD: &str = "the end of an upload";
+const A_MEASUREMENT: &str = "the path's measurement";
 
 /// Keys of the lab's own store; they protect nothing.
 const ACCESS_KEY: &str = "longhaul-lab";
@@ -328,7 +329,7 @@ impl Apparatus for Bench {
 
     fn check_path(&mut self, depth: Depth) -> Result<PathReading, BenchError> {
         // Without its link the path is gone, and the probe would only say that.
-        self.link.expect_alive("the path's measurement")?;
+        self.link.expect_alive(A_MEASUREMENT)?;
         let end = |host, address: Ipv4Addr| End {
             namespace: self.topology.namespace(host),
             address: address.into(),
@@ -336,7 +337,12 @@ impl Apparatus for Bench {
         let near = end(HostName::Client, topology::CLIENT);
         let far = end(HostName::Origin, topology::ORIGIN);
         let spec = path_spec(&self.scenario, self.seed);
-        probe::measure(&spec, near, far, depth).map_err(BenchError::Probe)
+        let measured = probe::measure(&spec, near, far, depth);
+        if measured.is_err() {
+            // It may have ended meanwhile, and says more about why than the probe can.
+            self.link.expect_alive(A_MEASUREMENT)?;
+        }
+        measured.map_err(BenchError::Probe)
     }
 
     fn explain(
