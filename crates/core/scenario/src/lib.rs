@@ -314,7 +314,6 @@ impl Scenario {
         }
 
         let arms: BTreeSet<&str> = self.arms.iter().map(|arm| arm.name.as_str()).collect();
-        let known_arms = || arms.iter().copied().collect::<Vec<_>>().join("`, `");
         if arms.len() < self.arms.len() {
             report("arms".to_owned(), "two arms have the same name".to_owned());
         }
@@ -339,7 +338,10 @@ impl Scenario {
             if let Some(arm) = arm
                 && !arms.contains(arm.as_str())
             {
-                let message = format!("there is no arm `{arm}`; known arms: `{}`", known_arms());
+                let message = format!(
+                    "there is no arm `{arm}`; known arms: `{}`",
+                    known_arms(&arms)
+                );
                 report(format!("experiment.{field}"), message);
             }
         }
@@ -353,6 +355,13 @@ impl Scenario {
             report("experiment.predicts".to_owned(), message.to_owned());
         }
 
+        problems.extend(self.problems_of_workloads(&arms));
+        problems
+    }
+
+    fn problems_of_workloads(&self, arms: &BTreeSet<&str>) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut report = |field: String, message: String| problems.push(Problem { field, message });
         let mut names = BTreeSet::new();
         for (index, workload) in self.workloads.iter().enumerate() {
             if !names.insert(&workload.name) {
@@ -366,15 +375,17 @@ impl Scenario {
             let asserted = workload.assertions.iter().flat_map(Assertion::arms);
             for arm in asserted.chain(workload.reported.keys().map(String::as_str)) {
                 if !arms.contains(arm) {
-                    let message =
-                        format!("there is no arm `{arm}`; known arms: `{}`", known_arms());
+                    let message = format!(
+                        "there is no arm `{arm}`; known arms: `{}`",
+                        known_arms(arms)
+                    );
                     report(format!("workloads[{index}]"), message);
                 }
             }
             for assertion in &workload.assertions {
                 let (statistic, arm) = &assertion.left;
                 if *statistic == Statistic::PredictionError
-                    && experiment.predicts.as_ref() != Some(arm)
+                    && self.experiment.predicts.as_ref() != Some(arm)
                 {
                     let message = format!(
                         "`{assertion}` needs a prediction: set `experiment.predicts = \"{arm}\"`"
@@ -385,6 +396,10 @@ impl Scenario {
         }
         problems
     }
+}
+
+fn known_arms(arms: &BTreeSet<&str>) -> String {
+    arms.iter().copied().collect::<Vec<_>>().join("`, `")
 }
 
 #[cfg(test)]
