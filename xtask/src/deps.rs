@@ -15,7 +15,6 @@ const IMPURE: [&str; 9] = [
     "socket2",
     "hyper",
     "reqwest",
-    "fastrand",
     "tracing-subscriber",
 ];
 

@@ -25,6 +25,14 @@ impl SplitMix64 {
         usize::try_from(scaled).unwrap_or(0)
     }
 
+    /// Fills `bytes`, for content that nothing compresses.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let bits = self.bits().to_le_bytes();
+            chunk.copy_from_slice(&bits[..chunk.len()]);
+        }
+    }
+
     /// Every order of `items` is as likely (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {

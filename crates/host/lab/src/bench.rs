@@ -23,9 +23,9 @@ use units::{Bytes, LossRate};
 
 use crate::experiment::apparatus::Apparatus;
 use crate::probe::{self, Depth, End, PathReading, ProbeError};
-use crate::results::Transfer;
 use crate::tap::Tap;
 use crate::worker::Worker;
+use comparison::{SplitMix64, Transfer};
 
 pub use crate::tap::TapError;
 pub use crate::worker::WorkerError;
@@ -424,7 +424,7 @@ impl Bench {
             sum.wrapping_mul(0x0100_0000_01b3)
                 .wrapping_add(u64::from(byte))
         });
-        fastrand::Rng::with_seed(index).fill(&mut content);
+        SplitMix64::new(index).fill(&mut content);
         fs::write(&path, &content).map_err(|source| BenchError::Object {
             path: path.clone(),
             source,

@@ -18,7 +18,7 @@ use scenario::Scenario;
 
 use crate::bench::{Bench, BenchError};
 use crate::experiment::run::Run;
-use crate::results::{Predicted, Transfer};
+use comparison::{Predicted, Transfer};
 
 /// What a run needs beside its scenario.
 #[derive(Clone, Debug)]

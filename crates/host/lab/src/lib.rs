@@ -2,15 +2,11 @@
 //!
 //! [`experiment::run`] plays a scenario on a [bench](mod@bench): hosts in namespaces, the [`emulator`] between
 //! them, relays, clients and captures as processes of the real binary. [`probe`] measures the path where
-//! it counts, at its ends; [`schedule`] mixes the arms; [`statistics`] and [`results`] make cells of what
-//! was measured.
+//! it counts, at its ends; crate [`comparison`] mixes the arms and makes cells of what was measured.
 
 pub mod bench;
 pub mod emulator;
 pub mod experiment;
 pub mod probe;
-pub mod results;
-pub mod schedule;
-pub mod statistics;
 mod tap;
 mod worker;

@@ -10,7 +10,7 @@ use units::Bytes;
 
 use crate::bench::BenchError;
 use crate::probe::{Depth, PathReading};
-use crate::results::Transfer;
+use comparison::Transfer;
 
 /// One thing at a time; the experiment decides what and how often.
 pub(crate) trait Apparatus {

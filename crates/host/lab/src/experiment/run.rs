@@ -13,8 +13,7 @@ use units::Rate;
 use crate::experiment::apparatus::Apparatus;
 use crate::experiment::{LabError, Options, Outcome, Progress, slug, wire};
 use crate::probe::{Depth, PathReading};
-use crate::results::{self, Evidence, Predicted, Transfer};
-use crate::schedule::{self, Block};
+use comparison::{Block, Evidence, Predicted, Transfer};
 
 /// Tries of a block or a check before nothing counts: the first and two repetitions.
 const TRIES: u32 = 3;
@@ -70,7 +69,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
     }
 
     pub(super) fn play(mut self) -> Result<Outcome, LabError> {
-        let order = schedule::draw(self.scenario, self.options.seed);
+        let order = comparison::draw(self.scenario, self.options.seed);
         let order: Vec<Block> = order
             .into_iter()
             .filter(|block| self.runnable(*block))
@@ -372,11 +371,11 @@ impl<'a, A: Apparatus> Run<'a, A> {
                 explanations.push((spec.name.clone(), document));
             }
         }
-        let cells = results::cells(self.scenario, self.options.seed, &self.evidence);
+        let cells = comparison::cells(self.scenario, self.options.seed, &self.evidence);
         let assertions = if interrupted {
             Vec::new()
         } else {
-            results::assertions(self.scenario, &cells)
+            comparison::assertions(self.scenario, &cells)
         };
         let mut manifest = self.options.manifest.clone();
         manifest.facts.append(&mut self.bench.facts()?);

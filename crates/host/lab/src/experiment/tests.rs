@@ -21,7 +21,7 @@ use crate::experiment::apparatus::Apparatus;
 use crate::experiment::run::Run;
 use crate::experiment::{Options, Outcome, Progress};
 use crate::probe::{Depth, PathReading};
-use crate::results::Transfer;
+use comparison::Transfer;
 
 const RIGHT: u64 = 20;
 const WRONG: u64 = 21;

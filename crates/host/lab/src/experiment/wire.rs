@@ -2,7 +2,7 @@
 
 use record::explain::{Connection, Document, Transfer as OnWire};
 
-use crate::results::Transfer;
+use comparison::Transfer;
 
 /// `transfer` with the seconds from the first SYN (or, on a connection whose SYN is not in the capture,
 /// the first request) to the last byte of the last response. Everything that a command asks of the origin

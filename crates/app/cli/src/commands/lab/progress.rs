@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use comparison::Transfer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::experiment::{Options, Progress};
-use lab::results::Transfer;
 use report::text::Style;
 use scenario::Scenario;
 use units::Milliseconds;
