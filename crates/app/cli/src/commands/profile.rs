@@ -62,7 +62,7 @@ fn show(name: &str, as_json: bool) -> Result<(), Failure> {
             None if value.is_null() => "as the kernel has it".to_owned(),
             None => value.to_string(),
         };
-        let _ = writeln!(text, "{field:<20} {value}");
+        let _ = writeln!(text, "{field:<30} {value}");
     }
     output::data(&text)
 }
@@ -82,6 +82,10 @@ fn describe(profile: &TcpProfile) -> Value {
         "name": profile.name,
         "suits": suits(&profile.name),
         "congestion-control": profile.congestion_control.join(", "),
+        "congestion-control-forgetting": profile
+            .congestion_control_forgetting
+            .as_ref()
+            .map(|order| order.join(", ")),
         "nagle": profile.nagle,
         "max-pacing-rate": profile.max_pacing_rate.map(|rate| rate.to_string()),
         "notsent-low-water": profile.notsent_low_water.map(|bytes| bytes.to_string()),

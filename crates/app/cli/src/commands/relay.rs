@@ -1,15 +1,19 @@
 //! `longhaul relay`: from arguments or a file to a running relay, its events on stdout or in the log.
 
+mod line;
+mod voice;
+
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use relay::{Config, Event, HttpOptions};
+use relay::{Config, HttpOptions};
 
 use crate::arguments::{Relay, RelayCheck, RelayCommand, RelayHttp, RelayRun, Switch};
 use crate::failure::{Blame as _, Failure};
 use crate::output;
+use voice::Voice;
 
 pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
     match arguments.command {
@@ -31,30 +35,13 @@ fn one_liner(arguments: RelayHttp) -> Result<ExitCode, Failure> {
     serve(config, json)
 }
 
-/// Loopback and private networks (RFC 1918, RFC 4193, RFC 4291 section 2.5.6).
-const PRIVATE: [&str; 7] = [
-    "127.0.0.0/8",
-    "10.0.0.0/8",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-    "::1/128",
-    "fc00::/7",
-    "fe80::/10",
-];
-
 fn options(arguments: RelayHttp) -> HttpOptions {
-    // A relay for a whole site by default, never one for the Internet.
-    let allow = if arguments.allow.is_empty() {
-        PRIVATE.map(str::to_owned).to_vec()
-    } else {
-        arguments.allow
-    };
     HttpOptions {
         listen: arguments.listen.to_string(),
         target: arguments.target,
         client_profile: Some(arguments.client_profile),
         server_profile: Some(arguments.server_profile),
-        allow,
+        allow: arguments.allow,
         path_rate: arguments.path_rate,
         pool: relay::PoolOptions {
             min_idle: Some(arguments.pool_min_idle as usize),
@@ -76,7 +63,7 @@ fn from_file(arguments: &RelayRun) -> Result<ExitCode, Failure> {
 fn read(path: &Path) -> Result<Config, Failure> {
     let text = if path.as_os_str() == "-" {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map(|_| text)
+        io::stdin().read_to_string(&mut text).map(|_| text)
     } else {
         std::fs::read_to_string(path)
     };
@@ -96,73 +83,41 @@ fn serve(config: Config, as_json: bool) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .environment("cannot start the runtime")?;
-    let events = move |event: Event| {
-        if as_json {
-            // A reader that has gone is no reason to stop serving.
-            let _ = output::json_line(&event);
-        } else {
-            log(&event);
-        }
-    };
-    runtime
-        .block_on(relay::run(config, events, asked_to_stop()))
-        .environment("the relay cannot start")?;
+    let inside = runtime.enter();
+    let stop = asked_to_stop().environment("cannot listen for signals")?;
+    drop(inside);
+    let voice = Voice::start(as_json);
+    let result = runtime.block_on(relay::run(config, voice.listener(), stop));
+    // Ends the tasks that could still speak.
+    drop(runtime);
+    voice.finish();
+    result.environment("the relay cannot start")?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn asked_to_stop() {
+/// Resolves at SIGINT or SIGTERM. Listens for them from this call on, not from the first poll: a signal
+/// that came between would end the process without draining.
+fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-    ) else {
-        // Without handlers the signals keep their default action, which also ends the relay.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("LONGHAUL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(io::stderr)
         .with_env_filter(filter)
+        .with_target(false)
+        .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
         .init();
-}
-
-/// One line per event: its name as the message, its fields behind it.
-fn log(event: &Event) {
-    let Ok(serde_json::Value::Object(mut fields)) = serde_json::to_value(event) else {
-        return;
-    };
-    let name = fields
-        .remove("event")
-        .and_then(|name| name.as_str().map(str::to_owned));
-    let name = name.unwrap_or_default();
-    let text: Vec<String> = fields
-        .iter()
-        .filter(|(_, value)| !value.is_null())
-        .map(|(field, value)| format!("{field}={value}"))
-        .collect();
-    let text = text.join(" ");
-    match event {
-        Event::Warning { .. } | Event::PrimingFailed { .. } => tracing::warn!("{name} {text}"),
-        Event::Listening { .. }
-        | Event::Applied { .. }
-        | Event::Connected { .. }
-        | Event::Primed { .. }
-        | Event::PoolReady { .. }
-        | Event::Cooled { .. }
-        | Event::RequestDone { .. }
-        | Event::Closed { .. }
-        | Event::Refused { .. }
-        | Event::Draining { .. }
-        | Event::Stopped { .. } => tracing::info!("{name} {text}"),
-    }
 }
 
 fn check_file(arguments: &RelayCheck) -> Result<ExitCode, Failure> {

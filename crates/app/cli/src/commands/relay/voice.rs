@@ -1,0 +1,124 @@
+//! What a running relay says: JSON lines on stdout, or log lines on stderr, one per event.
+//!
+//! A thread of its own writes, because whoever reads may be slow, and no request may wait for that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use relay::Event;
+
+use super::line::line;
+use crate::output;
+
+/// Events that wait for a slow reader: at about 300 bytes each some 5 MB, and a second of a busy relay.
+const QUEUE: usize = 16_384;
+/// How long the last events may take to be written at the end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How long events gather before they are written together.
+const BATCH: Duration = Duration::from_millis(5);
+
+/// The writing thread.
+pub(super) struct Voice {
+    as_json: bool,
+    events: SyncSender<Event>,
+    lost: Arc<AtomicU64>,
+    finished: Receiver<()>,
+}
+
+impl Voice {
+    pub(super) fn start(as_json: bool) -> Self {
+        let (events, queue) = sync_channel(QUEUE);
+        let (finish, finished) = sync_channel(1);
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&lost);
+        std::thread::spawn(move || {
+            while let Ok(event) = queue.recv() {
+                say(&event, as_json);
+                while let Ok(event) = queue.try_recv() {
+                    say(&event, as_json);
+                }
+                let lost = counted.swap(0, Ordering::Relaxed);
+                if lost > 0 {
+                    let text = format!("{lost} events were lost: their reader is too slow");
+                    let name = "events-lost";
+                    say(&Event::Warning { name, text }, as_json);
+                }
+                // Woken for each event of a busy relay, this thread would cost more than the requests.
+                std::thread::sleep(BATCH);
+            }
+            // Nobody waits any more where the end took too long.
+            let _ = finish.send(());
+        });
+        Self {
+            as_json,
+            events,
+            lost,
+            finished,
+        }
+    }
+
+    /// What the relay calls for each event; never waits.
+    pub(super) fn listener(&self) -> impl Fn(Event) + Send + Sync + 'static {
+        let (events, lost) = (self.events.clone(), Arc::clone(&self.lost));
+        let as_json = self.as_json;
+        move |event| {
+            if !as_json && !is_wanted(&event) {
+                return;
+            }
+            match events.try_send(event) {
+                Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+                Err(TrySendError::Full(_)) => {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Waits until all is said, within reason. All listeners must be gone.
+    pub(super) fn finish(self) {
+        drop(self.events);
+        match self.finished.recv_timeout(LAST_WORDS) {
+            // A reader that has stopped reading does not stop the relay from ending.
+            Ok(()) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+    }
+}
+
+/// Whether the log takes events of this kind: `LONGHAUL_LOG=warn` should cost nothing per request.
+fn is_wanted(event: &Event) -> bool {
+    if is_warning(event) {
+        tracing::enabled!(tracing::Level::WARN)
+    } else {
+        tracing::enabled!(tracing::Level::INFO)
+    }
+}
+
+fn is_warning(event: &Event) -> bool {
+    match event {
+        Event::Warning { .. } | Event::PrimingFailed { .. } | Event::Refused { .. } => true,
+        Event::Listening { .. }
+        | Event::Applied { .. }
+        | Event::Connected { .. }
+        | Event::Primed { .. }
+        | Event::PoolReady { .. }
+        | Event::Cooled { .. }
+        | Event::RequestDone { .. }
+        | Event::Closed { .. }
+        | Event::Draining { .. }
+        | Event::Stopped { .. } => false,
+    }
+}
+
+fn say(event: &Event, as_json: bool) {
+    if as_json {
+        // A reader that has gone is no reason to stop serving.
+        let _ = output::json_line(event);
+    } else if is_warning(event) {
+        tracing::warn!("{}", line(event));
+    } else {
+        tracing::info!("{}", line(event));
+    }
+}

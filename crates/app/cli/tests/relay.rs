@@ -1,0 +1,298 @@
+//! `longhaul relay` as its users run it: the whole binary on loopback, beside a small origin.
+
+#![allow(missing_docs, reason = "a test has its name")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod common;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use serde_json::Value;
+
+use common::{longhaul, run};
+
+/// An origin that answers every request with 200 and tells what it got, on any number of connections.
+struct Origin {
+    address: SocketAddr,
+    got: Receiver<Vec<u8>>,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, got) = channel();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, sender) = (stream.unwrap(), sender.clone());
+                thread::spawn(move || {
+                    while let Some(request) = read_request(&mut stream) {
+                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                        // Nobody is left to tell where the relay or the test has gone.
+                        if sender.send(request).is_err() || stream.write_all(answer).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, got }
+    }
+}
+
+/// A head and as many bytes as its Content-Length says; `None` at the end of the connection.
+fn read_request(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        bytes.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&bytes).into_owned();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "))
+        .map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    bytes.extend(body);
+    Some(bytes)
+}
+
+/// A running relay that prints JSON lines; killed with the test that started it.
+struct Relay {
+    child: Child,
+    events: Option<BufReader<ChildStdout>>,
+    address: SocketAddr,
+}
+
+impl Relay {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let events = BufReader::new(child.stdout.take().unwrap());
+        let mut relay = Self {
+            child,
+            events: Some(events),
+            address: SocketAddr::from(([0, 0, 0, 0], 0)),
+        };
+        relay.address = relay.event("listening")["address"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        relay
+    }
+
+    /// The next event of this name.
+    fn event(&mut self, name: &str) -> Value {
+        let events = self.events.as_mut().expect("started with --json");
+        loop {
+            let mut line = String::new();
+            assert_ne!(events.read_line(&mut line).unwrap(), 0, "no `{name}`");
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if event["event"] == name {
+                return event;
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = Command::new("kill")
+            .args(["-s", name, &self.child.id().to_string()])
+            .status();
+        assert!(kill.unwrap().success());
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // Already gone where the test went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A relay without priming, so that the origin sees what clients send and nothing else.
+fn one_liner(origin: SocketAddr) -> Command {
+    let mut command = longhaul();
+    command
+        .args(["relay", "http", "127.0.0.1:0", &origin.to_string()])
+        .args(["--prime", "off", "--pool-min-idle", "0", "--json"]);
+    command
+}
+
+const PUT: &[u8] = b"PUT /b/k?X-Amz-Signature=5ec2e7 HTTP/1.1\r\nhoST: store.example\r\n\
+    Authorization: AWS4-HMAC-SHA256 Credential=5ec2e7\r\nX-Odd:  two\r\nContent-Length: 5\r\n\r\nhello";
+
+fn put(relay: &Relay) -> String {
+    let mut client = TcpStream::connect(relay.address).unwrap();
+    client.write_all(PUT).unwrap();
+    let mut answer = [0; 64];
+    let count = client.read(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer[..count]).into_owned()
+}
+
+#[test]
+fn one_line_relays_bytes_unchanged_and_sigterm_drains_with_success() {
+    let origin = Origin::start();
+    let mut relay = Relay::start(&mut one_liner(origin.address));
+    assert!(put(&relay).starts_with("HTTP/1.1 200 OK\r\n"));
+    assert_eq!(origin.got.recv().unwrap(), PUT);
+    let done = relay.event("request-done");
+    assert_eq!(done["path"], "/b/k");
+    assert_eq!(done["ended_by"], "completed");
+    assert_eq!(
+        (&done["bytes_up"], &done["bytes_down"]),
+        (&5.into(), &2.into())
+    );
+    assert!(!done.to_string().contains("5ec2e7"), "{done}");
+    relay.signal("TERM");
+    let stopped = relay.event("stopped");
+    assert_eq!(stopped["requests"], 1);
+    assert_eq!(relay.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_request_under_way_is_finished_before_the_relay_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut relay = Relay::start(&mut one_liner(listener.local_addr().unwrap()));
+    let mut client = TcpStream::connect(relay.address).unwrap();
+    client.write_all(PUT).unwrap();
+    let (mut origin, _) = listener.accept().unwrap();
+    assert_eq!(read_request(&mut origin).unwrap(), PUT);
+    relay.signal("TERM");
+    assert_eq!(relay.event("draining")["clients"], 1);
+    origin
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        .unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("ok"), "{answer}");
+    assert_eq!(relay.event("stopped")["aborted"], 0);
+    assert_eq!(relay.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_port_in_use_is_the_environments_fault_and_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let refused = run(longhaul().args(["relay", "http", &address, "127.0.0.1:9"]));
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.stderr.contains(&address), "{refused:?}");
+    assert!(refused.stderr.contains("in use"), "{refused:?}");
+}
+
+#[test]
+fn log_lines_are_for_people_and_carry_no_secret() {
+    let origin = Origin::start();
+    let mut command = longhaul();
+    command
+        .args(["relay", "http", "127.0.0.1:0", &origin.address.to_string()])
+        .args(["--prime", "off", "--pool-min-idle", "0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    let address = loop {
+        let start = said.len();
+        assert_ne!(log.read_line(&mut said).unwrap(), 0, "{said}");
+        if let Some((_, rest)) = said[start..].split_once("listening on ") {
+            break rest.split_once(',').unwrap().0.parse().unwrap();
+        }
+    };
+    let relay = Relay {
+        events: None,
+        child,
+        address,
+    };
+    put(&relay);
+    relay.signal("INT");
+    log.read_to_string(&mut said).unwrap();
+    assert!(said.contains(" PUT /b/k 200 in "), "{said}");
+    assert!(said.contains("up 5 B, down 2 B"), "{said}");
+    assert!(said.contains("completed\n"), "{said}");
+    assert!(said.contains("stopped after 1 requests"), "{said}");
+    assert!(!said.contains("5ec2e7") && !said.contains('{'), "{said}");
+}
+
+#[test]
+fn a_printed_configuration_runs_and_checks_as_the_command_line_did() {
+    let origin = Origin::start();
+    let printed = run(one_liner(origin.address).arg("--print-config"));
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &printed.stdout).unwrap();
+
+    let checked = run(longhaul()
+        .args(["relay", "check", "--config"])
+        .arg(file.path()));
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    for part in [
+        "client side: profile `lan`",
+        "TCP_NODELAY",
+        "in effect true",
+    ] {
+        assert!(checked.stdout.contains(part), "{part}: {checked:?}");
+    }
+
+    let mut command = longhaul();
+    command
+        .args(["relay", "run", "--json", "--config", "-"])
+        .stdin(std::fs::File::open(file.path()).unwrap());
+    let relay = Relay::start(&mut command);
+    assert!(put(&relay).starts_with("HTTP/1.1 200 OK\r\n"));
+    assert_eq!(origin.got.recv().unwrap(), PUT);
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "[[http]]\nlisten = \"here\"\ntarget = \"store\"\nallow = [\"10.10.10.7/24\"]\n\
+        [http.pool]\nmin-idle = 9\nmax-connections = 3\n";
+    std::fs::write(file.path(), text).unwrap();
+    let refused = run(longhaul()
+        .args(["relay", "check", "--config"])
+        .arg(file.path()));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    for field in ["listen: ", "target: ", "allow: ", "pool.min-idle"] {
+        assert!(refused.stderr.contains(field), "{field}: {refused:?}");
+    }
+
+    std::fs::write(
+        file.path(),
+        "[[http]]\nlisten = \"127.0.0.1:1\"\ntargett = \"a:1\"\n",
+    )
+    .unwrap();
+    let refused = run(longhaul()
+        .args(["relay", "check", "--config"])
+        .arg(file.path()));
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("line 3"), "{refused:?}");
+    assert!(refused.stderr.contains("targett"), "{refused:?}");
+}
+
+#[test]
+fn help_teaches_with_examples() {
+    let help = run(longhaul().args(["relay", "http", "--help"]));
+    assert_eq!(help.code, Some(0));
+    for part in [
+        "longhaul relay http 0.0.0.0:80 store.example:80",
+        "tcp_slow_start_after_idle=0",
+        "Default: loopback",
+    ] {
+        assert!(help.stdout.contains(part), "{part}: {}", help.stdout);
+    }
+    let help = run(longhaul().args(["relay", "--help"]));
+    for verb in ["http", "run", "check"] {
+        assert!(help.stdout.contains(verb), "{verb}: {}", help.stdout);
+    }
+}
