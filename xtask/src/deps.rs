@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 /// Crates that do I/O or need an operating system; none may be reached from the core.
-const IMPURE: [&str; 9] = [
+const IMPURE: [&str; 8] = [
     "tokio",
     "mio",
     "libc",
