@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""HTTP mode of `longhaul relay` beside haproxy, on loopback: requests per second, CPU per request,
+latency added, and bulk both ways. Rounds interleave the arms in random order; ratios are taken within
+each round, so that a machine that slows down slows down both.
+
+    cargo build --release -p longhaul-cli
+    bench/relay-http.py [--binary target/release/longhaul] [--rounds 7] [--threads 2] [--seconds 3]
+
+Needs wrk, haproxy and nginx (apt-get install wrk haproxy nginx-light). Starts its own processes on free
+ports of 127.0.0.1 and ends them. The origin, the load and the relay share the machine's cores: compare
+CPU per request first.
+"""
+
+import argparse
+import multiprocessing
+import os
+import platform
+import random
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+TICKS = os.sysconf("SC_CLK_TCK")
+BULK = 1 << 30
+PIECE = memoryview(bytearray(1 << 20))
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for(port):
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+def origin(folder, port):
+    """nginx: a tiny body at /, BULK bytes at /bulk."""
+    with open(f"{folder}/bulk", "wb") as file:
+        file.truncate(BULK)
+    with open(f"{folder}/nginx.conf", "w") as file:
+        file.write(
+            f"""daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off; sendfile on; keepalive_requests 1000000000;
+  client_body_temp_path {folder}; default_type text/plain;
+  proxy_temp_path {folder}; fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{ listen 127.0.0.1:{port} backlog=4096;
+    location / {{ return 200 "hello, world\\n"; }}
+    location /bulk {{ root {folder}; }}
+  }}
+}}
+"""
+        )
+    return subprocess.Popen(["nginx", "-p", folder, "-c", f"{folder}/nginx.conf"])
+
+
+def sink(listener):
+    """Reads uploads to their end, one connection after the other, and answers each with 200."""
+    while True:
+        stream, _ = listener.accept()
+        if os.fork() == 0:
+            while True:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    try:
+                        piece = stream.recv(65536)
+                    except ConnectionResetError:
+                        piece = b""
+                    if not piece:
+                        os._exit(0)
+                    head += piece
+                head, body = head.split(b"\r\n\r\n", 1)
+                left = int(re.search(rb"(?i)Content-Length: (\d+)", head)[1]) - len(body)
+                while left > 0:
+                    left -= stream.recv_into(PIECE) or sys.exit("the upload was cut short")
+                stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        stream.close()
+
+
+def haproxy(folder, port, target, threads):
+    config = f"{folder}/haproxy-{port}.cfg"
+    with open(config, "w") as file:
+        file.write(
+            f"""global
+  nbthread {threads}
+  maxconn 4000
+defaults
+  mode http
+  timeout connect 10s
+  timeout client 60s
+  timeout server 60s
+  http-reuse always
+frontend f
+  bind 127.0.0.1:{port}
+  default_backend b
+backend b
+  server s 127.0.0.1:{target}
+"""
+        )
+    return subprocess.Popen(["haproxy", "-f", config])
+
+
+def longhaul(binary, port, target, threads):
+    command = [binary, "relay", "http", f"127.0.0.1:{port}", f"127.0.0.1:{target}"]
+    command += ["--prime", "off", "--server-profile", "lan"]
+    # haproxy logs nothing here either.
+    environment = dict(os.environ, TOKIO_WORKER_THREADS=str(threads), LONGHAUL_LOG="warn")
+    return subprocess.Popen(command, env=environment)
+
+
+def cpu(process):
+    if process is None:
+        return 0.0
+    with open(f"/proc/{process.pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def requests(port, process, connections, seconds):
+    before = cpu(process)
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
+    text = subprocess.run(
+        command + [f"http://127.0.0.1:{port}/"], check=True, capture_output=True, text=True
+    ).stdout
+    if "Socket errors" in text or "Non-2xx" in text:
+        sys.exit(f"the load met errors:\n{text}")
+    count = int(re.search(r"(\d+) requests in", text)[1])
+    spent = re.search(r"requests in ([\d.]+)(m?s)", text)
+    elapsed = float(spent[1]) * {"s": 1, "ms": 1e-3}[spent[2]]
+    scale = {"us": 1, "ms": 1e3, "s": 1e6}
+    found = {p: (float(v), u) for p, v, u in re.findall(r"(\d+)%\s+([\d.]+)(us|ms|s)", text)}
+    return {
+        "requests/s": count / elapsed,
+        "CPU us/request": (cpu(process) - before) / count * 1e6,
+        "p50 us": found["50"][0] * scale[found["50"][1]],
+        "p99 us": found["99"][0] * scale[found["99"][1]],
+    }
+
+
+def bulk(port, process, upload):
+    before, start = cpu(process), time.monotonic()
+    with socket.create_connection(("127.0.0.1", port)) as stream:
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if upload:
+            stream.sendall(f"PUT /sink HTTP/1.1\r\nHost: o\r\nContent-Length: {BULK}\r\n\r\n".encode())
+            for _ in range(BULK // len(PIECE)):
+                stream.sendall(PIECE)
+            if not stream.recv(4096).startswith(b"HTTP/1.1 200"):
+                sys.exit("the upload was refused")
+        else:
+            stream.sendall(b"GET /bulk HTTP/1.1\r\nHost: o\r\n\r\n")
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += stream.recv(4096)
+            left = BULK - len(head.split(b"\r\n\r\n", 1)[1])
+            while left > 0:
+                count = stream.recv_into(PIECE)
+                if count == 0:
+                    sys.exit("the download was cut short")
+                left -= count
+    elapsed = time.monotonic() - start
+    return {
+        "Gbit/s": BULK * 8 / elapsed / 1e9,
+        "CPU s/GB": (cpu(process) - before) / (BULK / 1e9),
+    }
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def spread(values):
+    return f"{number(statistics.median(values))} ({number(min(values))} to {number(max(values))})"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--binary", default="target/release/longhaul")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    dice = random.Random(arguments.seed)
+    tests = {
+        "GET 13 B, 1 connection": lambda arm: requests(*arm, 1, arguments.seconds),
+        "GET 13 B, 32 connections": lambda arm: requests(*arm, 32, arguments.seconds),
+        "GET 1 GiB": lambda arm: bulk(*arm, False),
+        "PUT 1 GiB": lambda arm: bulk(*arm, True),
+    }
+    results = {test: {} for test in tests}
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        os.chmod(folder, 0o755)
+        processes = []
+
+        def arms_before(target):
+            ports = {"longhaul": free_port(), "haproxy": free_port()}
+            ours = longhaul(arguments.binary, ports["longhaul"], target, arguments.threads)
+            theirs = haproxy(folder, ports["haproxy"], target, arguments.threads)
+            processes.extend([ours, theirs])
+            for port in ports.values():
+                wait_for(port)
+            return {
+                "direct": (target, None),
+                "longhaul": (ports["longhaul"], ours),
+                "haproxy": (ports["haproxy"], theirs),
+            }
+
+        listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        drain = multiprocessing.Process(target=sink, args=[listener], daemon=True)
+        try:
+            port = free_port()
+            processes.append(origin(folder, port))
+            wait_for(port)
+            drain.start()
+            arms_by_test = dict.fromkeys(tests, arms_before(port))
+            arms_by_test["PUT 1 GiB"] = arms_before(listener.getsockname()[1])
+            for turn in range(arguments.rounds):
+                for test, measure in tests.items():
+                    arms = arms_by_test[test]
+                    for name in dice.sample(list(arms), len(arms)):
+                        for what, value in measure(arms[name]).items():
+                            results[test].setdefault(what, {}).setdefault(name, []).append(value)
+                print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr)
+        finally:
+            drain.terminate()
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait()
+    version = subprocess.run(["haproxy", "-v"], capture_output=True, text=True).stdout.split()[2]
+    print(f"{time.strftime('%Y-%m-%d')}, kernel {platform.release()}, {os.cpu_count()} cores,")
+    print(f"load {os.getloadavg()[0]:.1f}, haproxy {version}, {arguments.threads} relay threads,")
+    print(f"{arguments.rounds} rounds, seed {arguments.seed}; median (minimum to maximum)\n")
+    print("| test | measure | direct | longhaul | haproxy | longhaul / haproxy |")
+    print("|---|---|---|---|---|---|")
+    for test, measures in results.items():
+        for what, by_arm in measures.items():
+            pairs = zip(by_arm["longhaul"], by_arm["haproxy"])
+            ratios = [ours / theirs for ours, theirs in pairs if theirs > 0]
+            direct = "-" if what.startswith("CPU") else spread(by_arm["direct"])
+            cells = [test, what, direct, spread(by_arm["longhaul"]), spread(by_arm["haproxy"])]
+            print("| " + " | ".join(cells + [spread(ratios) if ratios else "-"]) + " |")
+
+
+main()
