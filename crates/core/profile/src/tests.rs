@@ -112,7 +112,7 @@ fn an_unknown_field_and_a_number_without_unit_are_refused() {
 #[test]
 fn the_order_for_forgetting_hosts_is_taken_there_only_and_not_inherited_past_an_order_of_ones_own()
 {
-    let s3 = crate::builtin::s3();
+    let s3 = builtin::s3();
     assert_eq!(
         s3.clone().on_host(true).congestion_control,
         ["bbr", "cubic"]
