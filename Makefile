@@ -1,7 +1,7 @@
 # Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
 # `make help` lists the rest.
 
-.PHONY: help demo build test lint ci setup clean
+.PHONY: help demo build test bench lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -22,6 +22,13 @@ build: ## the longhaul binary
 
 test: setup ## every test: units, properties, captures, namespaces, the whole binary
 	cargo test --locked --workspace --quiet
+
+bench: setup build ## the numbers of BENCHMARKS.md; HTTP mode beside haproxy needs wrk, haproxy and nginx
+	for scenario in c-uploads c-uploads-60ms c-uploads-120ms; do \
+	  $(BIN) lab run scenarios/field/$$scenario.toml --out out/bench/$$scenario || exit; \
+	done
+	cargo build --locked --release --package longhaul-cli
+	bench/relay-http.py --rounds 5 --seconds 2
 
 lint: ## formatting, dependency directions, clippy, documentation
 	cargo xtask lint
