@@ -39,8 +39,7 @@ struct Epoch {
     reno_credit: u32,
 }
 
-//= https://www.rfc-editor.org/rfc/rfc9438#section-4.6
-//# The parameter beta_cubic SHOULD be set to 0.7
+// RFC 9438 section 4.6 asks that beta_cubic be set to 0.7.
 const BETA: u64 = 717;
 /// C = 410 / 1024 = 0.4 segments per cubic second (RFC 9438 section 5).
 const C: u64 = 410;
@@ -102,8 +101,7 @@ impl Cubic {
             .epoch
             .get_or_insert_with(|| Epoch::new(now, cwnd, last_max, delivered));
 
-        //= https://www.rfc-editor.org/rfc/rfc9438#section-4.2
-        //# W_cubic(t) = C * (t - K)^3 + W_max
+        // RFC 9438 section 4.2, figure 1: W_cubic(t) is C times the cube of (t - K), plus W_max.
         // The target is that of one RTT ahead, as section 4.2 asks: t is advanced by the smallest RTT.
         let t = scaled(now.since(epoch.started_at) + self.min_rtt.unwrap_or_default());
         let target = epoch.target(t);
@@ -119,7 +117,7 @@ impl Cubic {
         if let Some(reno_per) = epoch.reno_per(cwnd) {
             self.per = self.per.min(reno_per);
         }
-        // RFC 9438 section 4.4 bounds the target to 1.5 times the window, which is this.
+        // RFC 9438 section 4.2 bounds the target to 1.5 times the window, which is this.
         self.per = self.per.max(2);
     }
 
@@ -128,8 +126,7 @@ impl Cubic {
         self.epoch = None;
         let cwnd = u64::from(self.window.cwnd);
         self.last_max = if self.window.cwnd < self.last_max {
-            //= https://www.rfc-editor.org/rfc/rfc9438#section-4.7
-            //# W_max = cwnd * (1 + beta_cubic) / 2
+            // Fast convergence, RFC 9438 section 4.7: W_max becomes cwnd * (1 + beta_cubic) / 2.
             narrow(cwnd * (SCALE + BETA) / (2 * SCALE))
         } else {
             self.window.cwnd
@@ -222,9 +219,9 @@ impl Epoch {
     fn new(now: Time, cwnd: u32, last_max: u32, delivered: u32) -> Self {
         let missing = last_max.saturating_sub(cwnd);
         //= https://www.rfc-editor.org/rfc/rfc9438#section-4.2
-        //# K is the time period that the above function takes to increase the
+        //# _K_ is the time period that the above function takes to increase the
         //# congestion window size at the beginning of the current congestion
-        //# avoidance stage to W_max
+        //# avoidance stage to _W_max_
         // K^3 = (W_max - cwnd) / C in s^3, that is 2^30 times more in (1/1024 s)^3.
         let cube = (u128::from(missing) << 30) * u128::from(SCALE) / u128::from(C);
         Self {

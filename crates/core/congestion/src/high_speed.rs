@@ -124,8 +124,8 @@ impl HighSpeed {
     fn reduced(&mut self) -> u32 {
         self.look_up();
         let cwnd = self.window.cwnd;
-        //= https://www.rfc-editor.org/rfc/rfc3649#section-5
-        //# w <- (1 - b(w)) w
+        //= https://www.rfc-editor.org/rfc/rfc3649#section-7
+        //# w <- (1-b(w))w.
         let fall = (u64::from(cwnd) * u64::from(TABLE[self.position].1)) >> 8;
         cwnd - u32::try_from(fall).unwrap_or(cwnd)
     }
@@ -150,8 +150,8 @@ impl Controller for HighSpeed {
         }
         if rest > 0 {
             self.look_up();
-            //= https://www.rfc-editor.org/rfc/rfc3649#section-5
-            //# w <- w + a(w)/w
+            //= https://www.rfc-editor.org/rfc/rfc3649#section-7
+            //# w <- w + a(w)/w.
             // Per segment delivered, where Linux counts ACKs (`hstcp_cong_avoid`) and so halves a(w)
             // when every second segment is acknowledged.
             let credit = rest.saturating_mul(self.increase());

@@ -248,7 +248,7 @@ fn highspeed_follows_the_table_of_the_rfc() {
 
 #[test]
 fn highspeed_holds_the_window_that_its_response_function_gives() {
-    // w(p) = 0.12 / p^0.835 (RFC 3649 section 4): at p = 1e-4, 263 segments.
+    // w(p) = 0.12 / p^0.835 (RFC 3649 section 5): at p = 1e-4, 263 segments.
     let mut controller = start(Algorithm::HighSpeed, 263, Some(263));
     let mut path = Rounds::new(Duration::from_millis(100));
     let (mut sum, mut rounds, mut next_loss) = (0.0, 0.0, 10_000);

@@ -451,8 +451,11 @@ impl Sender {
     }
 
     //= https://www.rfc-editor.org/rfc/rfc3042#section-2
-    //# The Limited Transmit algorithm calls for a TCP sender to transmit
-    //# new data upon the arrival of the first two consecutive duplicate ACKs
+    //# When a TCP sender has previously unsent data queued for transmission
+    //# it SHOULD use the Limited Transmit algorithm, which calls for a TCP
+    //# sender to transmit new data upon the arrival of the first two
+    //# consecutive duplicate ACKs when the following conditions are
+    //# satisfied:
     // With SACK the reported segments leave the pipe, which has the same effect.
     fn limited_transmit_allows(&self) -> bool {
         self.config.limited_transmit

@@ -29,7 +29,7 @@ impl SeqNum {
     pub const fn distance_from(self, base: Self) -> i32 {
         //= https://www.rfc-editor.org/rfc/rfc9293#section-3.4
         //# Since the space is finite, all arithmetic dealing with sequence numbers must be
-        //# performed modulo 2**32.
+        //# performed modulo 2^32.
         self.0.wrapping_sub(base.0) as i32
     }
 }

@@ -198,7 +198,7 @@ impl Connection {
         //= https://www.rfc-editor.org/rfc/rfc7323#section-4.3
         //# (2) If:
         //#     SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent
-        //#     then SEG.TSval is copied to TS.Recent; otherwise, the TSval is ignored.
+        //#     then SEG.TSval is copied to TS.Recent; otherwise, it is ignored.
         if let Some(timestamps) = segment.options.timestamps
             && self.negotiated.timestamps
             && start <= self.receiver.next()

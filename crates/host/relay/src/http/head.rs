@@ -4,7 +4,8 @@ use super::Malformed;
 /// differently.
 ///
 //= https://www.rfc-editor.org/rfc/rfc9112#section-2.2
-//# A recipient of such a bare CR MUST consider that element to be invalid or replace each bare CR with SP
+//# A recipient of such a bare CR MUST consider that element to be invalid or replace each bare CR
+//# with SP
 /// A single LF is refused as well, which the same section leaves to the recipient: what a relay passes
 /// on must mean the same behind it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -46,7 +47,8 @@ impl HeadScanner {
 /// How many bytes of empty lines stand before a request line.
 ///
 //= https://www.rfc-editor.org/rfc/rfc9112#section-2.2
-//# a server that is expecting to receive and parse a request-line SHOULD ignore at least one empty line
+//# a server that is expecting to receive and parse a request-line SHOULD ignore at least one empty
+//# line
 pub(crate) fn leading_empty_line(bytes: &[u8]) -> usize {
     if bytes.starts_with(b"\r\n") { 2 } else { 0 }
 }
