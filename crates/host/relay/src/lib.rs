@@ -7,7 +7,7 @@
 //!              client)     request)    connections)
 //! ```
 //!
-//! - [`Config`] says what to listen on and how; [`check`] tells what the kernel makes of it.
+//! - [`Config`] says what to listen on and how; [`check()`] tells what the kernel makes of it.
 //! - [`run`] serves until it is told to stop, and reports everything as [`Event`]s.
 //!
 //! # What passes unchanged, and what does not
