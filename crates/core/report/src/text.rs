@@ -1,4 +1,4 @@
-//! Records as plain text for terminals: [`lab`] in up to 100 columns, [`explain`] in 80.
+//! Records as plain text for terminals: [`lab()`] in up to 100 columns, [`explain()`] in 80.
 //!
 //! Nothing is said by colour alone; with [`Style::Colour`] headings and severities stand out more.
 

@@ -1,6 +1,6 @@
 //! Packets: captured bytes, and the meaning the analyser needs.
 //!
-//! [`decode`] turns one captured frame into an [`Observation`], which is what a packet means to an
+//! [`decode()`] turns one captured frame into an [`Observation`], which is what a packet means to an
 //! analysis whatever source it came from: a capture file, a live socket, or the printed lines of
 //! `tcpdump`. Nothing is allocated and nothing is copied but numbers. Decoding never panics; an error
 //! names field, offset and length, and "cut off by the snapshot length" is not "malformed".
