@@ -141,7 +141,7 @@ fn every_frame_of_the_collection_is_decoded_and_accounted_for() {
         assert_eq!(summary.segments + others, summary.frames, "{name}");
     }
     let others = |name: &str, kind: &str| summaries[name].others[kind];
-    assert_eq!(others("blitz-single_byte_rexmit.dmp.gz", "FDDI"), 27);
+    assert_eq!(summaries["blitz-single_byte_rexmit.dmp.gz"].segments, 27);
     assert_eq!(others("zeek-gre-aruba.pcap", "GRE"), 2407);
     assert_eq!(others("ntop-netflix.pcap", "DNS"), 28);
     assert_eq!(summaries["OISF-decode-sll2-02.pcap"].segments, 159);
