@@ -105,7 +105,18 @@ fn rtt(micros: u64) -> Outcome {
         reading.took
     ));
     ensure(reading.rtt_samples.len() == 9, format!("{reading:?}"))?;
-    ensure(reading.is_valid(), format!("{:?}", reading.problems()))?;
+    // The emulator's own error is in every echo, so the fastest shows it; whatever else the machine does
+    // is in some. No echo may come early: that no other work can cause.
+    let fastest = reading
+        .rtt_samples
+        .iter()
+        .min()
+        .copied()
+        .unwrap_or_default();
+    ensure(
+        fastest >= rtt.saturating_sub(Duration::from_micros(20)) && fastest <= rtt.mul_f64(1.02),
+        format!("{fastest:?} for {rtt:?}: {:?}", reading.rtt_samples),
+    )?;
     bench.stop().map(|_| ())
 }
 
