@@ -38,6 +38,8 @@ pub use topology::TopologyError;
 const READY: Duration = Duration::from_secs(20);
 /// How long a pool may take to be primed.
 const PRIMED: Duration = Duration::from_mins(1);
+/// How long a process may take from letting its devices go to its end.
+const DYING: Duration = Duration::from_secs(1);
 /// Longest upload that is waited for.
 const UPLOAD: Duration = Duration::from_mins(5);
 /// How long after a command's end its object may be on its way to our ears.
@@ -340,7 +342,7 @@ impl Apparatus for Bench {
         let measured = probe::measure(&spec, near, far, depth);
         if measured.is_err() {
             // It may have ended meanwhile, and says more about why than the probe can.
-            self.link.expect_alive(A_MEASUREMENT)?;
+            self.link.expect_not_dying(A_MEASUREMENT, DYING)?;
         }
         measured.map_err(BenchError::Probe)
     }

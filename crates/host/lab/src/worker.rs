@@ -201,6 +201,25 @@ impl Worker {
         }
     }
 
+    /// As [`expect_alive`](Self::expect_alive), for when something that the process holds is gone already:
+    /// a dying process lets go of its devices before it counts as ended. Waits for `limit` at most.
+    pub(crate) fn expect_not_dying(
+        &mut self,
+        awaited: &str,
+        limit: Duration,
+    ) -> Result<(), WorkerError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                // Its standard output is closed: it has ended, or is about to.
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended(awaited)),
+            }
+        }
+    }
+
     fn ended(&mut self, awaited: &str) -> WorkerError {
         let status = self.child.wait().map(|status| status.to_string());
         WorkerError::Ended {
