@@ -24,11 +24,12 @@ test: setup ## every test: units, properties, captures, namespaces, the whole bi
 	cargo test --locked --workspace --quiet
 
 bench: setup build ## the numbers of BENCHMARKS.md; HTTP mode beside haproxy needs wrk, haproxy and nginx
-	for scenario in c-uploads c-uploads-60ms c-uploads-120ms; do \
-	  $(BIN) lab run scenarios/field/$$scenario.toml --out out/bench/$$scenario || exit; \
-	done
-	cargo build --locked --release --package longhaul-cli
-	bench/relay-http.py --rounds 5 --seconds 2
+	failed=; for scenario in c-uploads c-uploads-60ms c-uploads-120ms; do \
+	  $(BIN) lab run scenarios/field/$$scenario.toml --out out/bench/$$scenario || failed="$$failed $$scenario"; \
+	done; \
+	cargo build --locked --release --package longhaul-cli && \
+	bench/relay-http.py --rounds 5 --seconds 2 && \
+	if [ -n "$$failed" ]; then echo "assertions failed in:$$failed" >&2; exit 1; fi
 
 lint: ## formatting, dependency directions, clippy, documentation
 	cargo xtask lint
