@@ -24,13 +24,15 @@
 //! ```
 
 mod assertion;
+mod path;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use units::{Bytes, Floor, LossRate, PacketOverhead, Rate, Span};
+use units::{Bytes, Floor, PacketOverhead, Span};
 
 pub use assertion::{Assertion, Comparison, ParseAssertionError, Quantity, Statistic};
+pub use path::Path;
 
 /// A whole scenario.
 #[derive(Clone, Debug, Deserialize)]
@@ -64,21 +66,6 @@ pub struct Scenario {
     /// How often and in what order.
     #[serde(default)]
     pub experiment: Experiment,
-}
-
-/// A symmetric path: both directions alike, each with its own queue, the delay split in halves.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Path {
-    /// Round-trip time of a small packet on the idle path, its serialisation not counted.
-    pub rtt: Span,
-    /// Rate in IP bytes.
-    pub rate: Rate,
-    /// Droptail queue before the rate limiter, in bytes.
-    pub queue: Bytes,
-    /// Random loss in each direction.
-    #[serde(default)]
-    pub loss: LossRate,
 }
 
 /// The hosts of a scenario.
@@ -291,13 +278,8 @@ impl Scenario {
             let message = "use letters, digits, `-`, `_` and `.`: results are named after it";
             report("name".to_owned(), message.to_owned());
         }
-        if self.path.rate.bits_per_s() < 10_000 {
-            let message = format!("{} is below the least rate of 10 kbit/s", self.path.rate);
-            report("path.rate".to_owned(), message);
-        }
-        if self.path.queue < Bytes::new(1_500) {
-            let message = format!("{} does not hold one packet of 1500 B", self.path.queue);
-            report("path.queue".to_owned(), message);
+        for (field, message) in self.path.problems() {
+            report(field, message);
         }
         if self.workloads.is_empty() {
             report(
