@@ -108,6 +108,10 @@ impl<T: Clone> Lane<T> {
         self.wire.next_at().or_else(|| self.departure_at())
     }
 
+    pub(crate) const fn queued_bytes(&self) -> Bytes {
+        self.queue.bytes()
+    }
+
     pub(crate) fn counters(&self) -> LaneCounters {
         LaneCounters {
             offered: self.offered,

@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use units::Time;
+use units::{Bytes, Time};
 
 use crate::counters::PathCounters;
 use crate::item::{Delivery, Item};
@@ -57,6 +57,16 @@ impl<T: Clone> Path<T> {
         match (self.forward.next_at(), self.backward.next_at()) {
             (Some(forward), Some(backward)) => Some(forward.min(backward)),
             (one, other) => one.or(other),
+        }
+    }
+
+    /// IP bytes that wait for the bottleneck of `direction` since the path was last offered or polled
+    /// something; cheap enough to be asked after every packet, unlike [`counters`](Self::counters).
+    #[must_use]
+    pub const fn queued_bytes(&self, direction: Direction) -> Bytes {
+        match direction {
+            Direction::Forward => self.forward.queued_bytes(),
+            Direction::Backward => self.backward.queued_bytes(),
         }
     }
 

@@ -118,6 +118,11 @@ impl<T: Clone> Queue<T> {
             .fold(Tally::default(), |sum, entry| sum + entry.tally())
     }
 
+    /// What waits, without a recount.
+    pub(crate) const fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
     pub(crate) const fn peak(&self) -> Bytes {
         self.peak
     }
