@@ -5,7 +5,7 @@ use units::{SeqNum, Time};
 use crate::frame::Frame;
 use crate::ip::{self, Datagram, protocol};
 use crate::link::{self, LinkType, Network};
-use crate::{DecodeError, Endpoint, Host, IcmpEcho, Observation, Segment, TcpFlags, tcp};
+use crate::{DecodeError, Endpoint, Host, IcmpEcho, Observation, Segment, TcpFlags, tcp, tunnel};
 
 /// Reads one captured frame.
 ///
@@ -13,6 +13,9 @@ use crate::{DecodeError, Endpoint, Host, IcmpEcho, Observation, Segment, TcpFlag
 /// length on the wire in bytes, link layer included. Payload lengths follow the IP header, not the
 /// captured bytes: snapshot length, Ethernet padding and frame check sequences do not change them.
 /// Checksums are not judged, since offload leaves them unfinished on the sending host.
+///
+/// GRE (with Ethernet, ERSPAN or 802.11 inside too), VXLAN, GENEVE and IP in IP are looked into: what is
+/// returned is the innermost packet, and its TTL and identification are its own.
 ///
 /// # Errors
 /// [`DecodeError::Cut`] where the snapshot length left out what is needed, [`DecodeError::Malformed`]
@@ -26,20 +29,37 @@ pub fn decode(
     captured: &[u8],
     original_len: u32,
 ) -> Result<Observation<'_>, DecodeError> {
-    let bytes = Frame::new(captured, original_len);
-    let datagram = match link::network(link, bytes)? {
-        Network::Ipv4(start) => ip::decode_v4(bytes, start)?,
-        Network::Ipv6(start) => ip::decode_v6(bytes, start)?,
-        Network::Other(name) => return Ok(Observation::Other(name)),
-    };
-    if datagram.later_fragment {
-        return Ok(Observation::Other("IP fragment"));
+    let mut bytes = Frame::new(captured, original_len);
+    let mut network = link::network(link, bytes)?;
+    for _ in 0..=tunnel::MAX_DEPTH {
+        let datagram = match network {
+            Network::Ipv4(start) => ip::decode_v4(bytes, start)?,
+            Network::Ipv6(start) => ip::decode_v6(bytes, start)?,
+            Network::Other(name) => return Ok(Observation::Other(name)),
+        };
+        if datagram.later_fragment {
+            return Ok(Observation::Other("IP fragment"));
+        }
+        bytes = bytes.until(datagram.end);
+        match tunnel::inner(bytes, &datagram)? {
+            Some(inner) => network = inner,
+            None => return transport(bytes, &datagram, at, frame),
+        }
     }
-    let bytes = bytes.until(datagram.end);
+    Ok(Observation::Other("tunnels in tunnels"))
+}
+
+#[inline]
+fn transport<'a>(
+    bytes: Frame<'a>,
+    datagram: &Datagram,
+    at: Time,
+    frame: u64,
+) -> Result<Observation<'a>, DecodeError> {
     match datagram.protocol {
-        protocol::TCP => segment(bytes, &datagram, at, frame).map(Observation::Tcp),
-        protocol::UDP => udp(bytes, &datagram),
-        protocol::ICMP | protocol::ICMPV6 => icmp(bytes, &datagram, at, frame),
+        protocol::TCP => segment(bytes, datagram, at, frame).map(Observation::Tcp),
+        protocol::UDP => udp(bytes, datagram),
+        protocol::ICMP | protocol::ICMPV6 => icmp(bytes, datagram, at, frame),
         other => Ok(Observation::Other(protocol_name(other))),
     }
 }
@@ -94,10 +114,18 @@ const fn endpoint<'a>(address: IpAddr, port: [u8; 2]) -> Endpoint<'a> {
 
 fn udp<'a>(bytes: Frame<'a>, datagram: &Datagram) -> Result<Observation<'a>, DecodeError> {
     const DNS: u16 = 53;
+    const HTTPS: u16 = 443;
     let source = bytes.u16("UDP source port", datagram.transport)?;
     let destination = bytes.u16("UDP destination port", datagram.transport + 2)?;
-    let dns = source == DNS || destination == DNS;
-    Ok(Observation::Other(if dns { "DNS" } else { "UDP" }))
+    let uses = |port| source == port || destination == port;
+    Ok(Observation::Other(if uses(DNS) {
+        "DNS"
+    } else if uses(HTTPS) {
+        // Nothing else speaks UDP to this port; what it says is encrypted.
+        "QUIC"
+    } else {
+        "UDP"
+    }))
 }
 
 fn icmp<'a>(
@@ -128,8 +156,7 @@ fn icmp<'a>(
 const fn protocol_name(protocol: u8) -> &'static str {
     match protocol {
         2 => "IGMP",
-        4 | 41 => "IP in IP",
-        47 => "GRE",
+        protocol::GRE => "GRE",
         50 => "ESP",
         51 => "AH",
         59 => "IPv6 without payload",

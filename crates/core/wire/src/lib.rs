@@ -26,6 +26,7 @@ mod observation;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 pub mod write;
 
 pub use decode::decode;

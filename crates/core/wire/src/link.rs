@@ -71,7 +71,7 @@ pub(crate) enum Network {
 #[inline]
 pub(crate) fn network(link: LinkType, frame: Frame<'_>) -> Result<Network, DecodeError> {
     match link {
-        LinkType::ETHERNET => ether_type(frame, 12),
+        LinkType::ETHERNET => ethernet(frame, 0),
         LinkType::LINUX_SLL => ether_type(frame, 14),
         // The protocol is the first field of the 20-byte header; VLAN tags follow the header.
         LinkType::LINUX_SLL2 => by_ether_type(frame, frame.u16("ethertype", 0)?, 20),
@@ -86,12 +86,18 @@ pub(crate) fn network(link: LinkType, frame: Frame<'_>) -> Result<Network, Decod
     }
 }
 
+/// An Ethernet frame from `offset` on.
+#[inline]
+pub(crate) fn ethernet(frame: Frame<'_>, offset: usize) -> Result<Network, DecodeError> {
+    ether_type(frame, offset + 12)
+}
+
 /// The ethertype at `offset`, whose payload follows at once.
 fn ether_type(frame: Frame<'_>, offset: usize) -> Result<Network, DecodeError> {
     by_ether_type(frame, frame.u16("ethertype", offset)?, offset + 2)
 }
 
-fn by_ether_type(
+pub(crate) fn by_ether_type(
     frame: Frame<'_>,
     mut value: u16,
     mut next: usize,
@@ -117,7 +123,7 @@ fn by_ether_type(
     }
 }
 
-fn llc(frame: Frame<'_>, offset: usize) -> Result<Network, DecodeError> {
+pub(crate) fn llc(frame: Frame<'_>, offset: usize) -> Result<Network, DecodeError> {
     // SNAP with the organisation code of Ethernet (RFC 1042).
     const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
     match frame.array::<8>("LLC header", offset) {

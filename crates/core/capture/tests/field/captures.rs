@@ -142,7 +142,8 @@ fn every_frame_of_the_collection_is_decoded_and_accounted_for() {
     }
     let others = |name: &str, kind: &str| summaries[name].others[kind];
     assert_eq!(summaries["blitz-single_byte_rexmit.dmp.gz"].segments, 27);
-    assert_eq!(others("zeek-gre-aruba.pcap", "GRE"), 2407);
+    // 802.11 frames inside GRE inside a VLAN.
+    assert_eq!(summaries["zeek-gre-aruba.pcap"].segments, 2407);
     assert_eq!(others("ntop-netflix.pcap", "DNS"), 28);
     assert_eq!(summaries["OISF-decode-sll2-02.pcap"].segments, 159);
     assert_eq!(summaries["wireshark-many_interfaces.pcapng.1"].segments, 32);
@@ -158,7 +159,7 @@ fn payload_lengths_add_up_to_the_bytes_that_another_analyser_counted() {
         return;
     };
     // The first is hundreds of connections on the same two ports, which only an analysis tells apart;
-    // the second runs inside GRE.
+    // for the second, which runs inside GRE, the index gives the tunnel's address.
     let not_comparable = ["blitz-fast_reuse.dmp.gz", "zeek-gre-aruba.pcap"];
     let mut compared = 0;
     for (entry, bytes) in collection {

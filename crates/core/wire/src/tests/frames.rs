@@ -61,6 +61,7 @@ fn what_is_not_tcp_is_named() {
     assert_eq!(whole(LinkType::RAW, &dns), Observation::Other("DNS"));
     let mut gre = dns.clone();
     gre[9] = 47;
+    gre[20..24].copy_from_slice(&[0, 0, 0xff, 0xff]);
     assert_eq!(whole(LinkType::RAW, &gre), Observation::Other("GRE"));
     let mut arp = Vec::new();
     write::ethernet(&mut arp, [2; 6], [0xff; 6], &[], 0x0806);
