@@ -10,6 +10,6 @@ mod schedule;
 mod statistics;
 
 pub use random::SplitMix64;
-pub use results::{Evidence, Measured, Predicted, Transfer, assertions, cells};
+pub use results::{Evidence, Measured, Predicted, Rivals, Transfer, assertions, cells};
 pub use schedule::{Block, draw};
 pub use statistics::{median_interval, quantile};

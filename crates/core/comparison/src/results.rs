@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 
 use record::LimitSeconds;
-use record::lab::{Arm, Assertion, Cell, PathCheck, PredictedArm};
+use record::lab::{Arm, Assertion, Cell, PathCheck, PredictedArm, Series};
 use scenario::{Scenario, Statistic, Workload};
 use units::Bytes;
 
 use crate::statistics::{median_interval, quantile};
 
 /// One transfer as it was measured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
     /// Its place within its block, from zero.
     pub position: usize,
     /// What the client waited, in seconds.
     pub seconds: f64,
+    /// Payload bytes that arrived.
+    pub bytes: u64,
+    /// Payload bits per second over the last half, where that was measured.
+    pub steady_bps: Option<f64>,
     /// Why it does not count: an error of the client, or another digest in the store than was sent.
     pub failure: Option<String>,
 }
@@ -29,6 +33,27 @@ pub struct Measured {
     pub limits: LimitSeconds,
     /// The first transfer through a pool that was connected but not primed.
     pub first_unprimed_s: Option<f64>,
+    /// TCP's state over the transfer that took the median time.
+    pub series: Option<Series>,
+    /// Kernel counters summed over the arm's blocks, such as `origin: TcpRetransSegs`.
+    pub counters: BTreeMap<String, u64>,
+    /// Flows that shared the path.
+    pub rivals: Option<Rivals>,
+    /// Blocks repeated because the path was off.
+    pub invalid_blocks: u64,
+    /// What was off about them.
+    pub invalid_because: Vec<String>,
+}
+
+/// Payload bits per second of every flow on a path that an arm shares with others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rivals {
+    /// Of each rival flow without the arm's transfers.
+    pub alone_bps: Vec<f64>,
+    /// Of each rival flow beside them, in the same order.
+    pub beside_bps: Vec<f64>,
+    /// Of each of the arm's flows over the same time.
+    pub own_bps: Vec<f64>,
 }
 
 /// What `explain` predicted for an arm, in seconds, with its derivation.
@@ -45,6 +70,8 @@ pub struct Predicted {
 /// All that a run has measured; keyed by `(arm, workload)` as indices of the scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
+    /// Factors and their values, of a sweep.
+    pub factors: BTreeMap<String, String>,
     /// Transfers by cell.
     pub measured: BTreeMap<(usize, usize), Measured>,
     /// Path checks of the whole run.
@@ -129,7 +156,7 @@ fn cell(
     Cell {
         workload: workload.name.clone(),
         bytes: workload.bytes.get(),
-        factors: BTreeMap::new(),
+        factors: evidence.factors.clone(),
         valid: why.is_none(),
         why,
         path: evidence.path.clone(),
@@ -137,6 +164,7 @@ fn cell(
         floor_derivation: floor.map(|floor| floor.to_string()).unwrap_or_default(),
         arms,
         predictions,
+        ..Cell::default()
     }
 }
 
@@ -177,6 +205,11 @@ fn arm(measured: &Measured, bytes: Bytes, floor_s: f64, seed: u64) -> Arm {
         samples_s: samples,
         reported_s: Vec::new(),
         first_unprimed_s: measured.first_unprimed_s,
+        counters: measured.counters.clone(),
+        series: measured.series.clone(),
+        invalid_blocks: measured.invalid_blocks,
+        invalid_because: measured.invalid_because.clone(),
+        ..Arm::default()
     }
 }
 
@@ -267,7 +300,8 @@ mod tests {
             let transfer = |position| Transfer {
                 position,
                 seconds,
-                failure: None,
+                bytes: 102_400,
+                ..Transfer::default()
             };
             Measured {
                 transfers: (0..5).map(transfer).collect(),

@@ -1,4 +1,4 @@
-//! What `longhaul lab run --json` prints; `simulate` will print the same shape.
+//! What `longhaul lab run --json` and `longhaul simulate --json` print.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LimitSeconds, Manifest};
 
+/// The version of this document. 2: rates beside times, comparisons of arms, series, kernel counters,
+/// RFC 6349's metrics, rival flows, invalid blocks by arm.
+pub const VERSION: u32 = 2;
+
 /// The whole document.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Document {
     /// Always `longhaul.lab`.
     pub schema: String,
-    /// The schema's version.
+    /// [`VERSION`] of the program that wrote it; a field that is younger than it is absent.
     pub version: u32,
     /// Where the result comes from.
     pub manifest: Manifest,
@@ -37,8 +41,11 @@ pub struct Document {
 pub struct Cell {
     /// The workload's name, such as `upload 102400 B`.
     pub workload: String,
-    /// Payload bytes per transfer.
+    /// Payload bytes per transfer; 0 where a transfer lasts for a time instead.
     pub bytes: u64,
+    /// Whether arms are compared by the time of a transfer or by its rate.
+    #[serde(default)]
+    pub measure: Measure,
     /// Factors and their values; empty without a sweep.
     pub factors: BTreeMap<String, String>,
     /// Whether the path was what the scenario says, in every block that counts.
@@ -47,14 +54,31 @@ pub struct Cell {
     pub why: Option<String>,
     /// The path as asked and as endpoints measured it.
     pub path: PathCheck,
-    /// The time below which no design can come.
+    /// The time below which no design can come; 0 where transfers last for a time.
     pub floor_s: f64,
+    /// Payload bits per second above which no design can come, whatever it transfers.
+    #[serde(default)]
+    pub ceiling_bps: Option<f64>,
     /// How the floor was computed.
     pub floor_derivation: String,
     /// The arms in the scenario's order.
     pub arms: Vec<Arm>,
     /// What `explain` predicted, before the arm it speaks of was run.
     pub predictions: Vec<PredictedArm>,
+    /// Every other arm against the first.
+    #[serde(default)]
+    pub comparisons: Vec<Comparison>,
+}
+
+/// What a transfer is judged by.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Seconds: a given amount of data, less time is better.
+    #[default]
+    Time,
+    /// Payload bits per second: a given time, more data is better.
+    Rate,
 }
 
 /// A path as asked for and as endpoints saw it.
@@ -93,20 +117,145 @@ pub struct Arm {
     pub max_s: Option<f64>,
     /// 95 % bootstrap interval of the median.
     pub ci95_s: Option<(f64, f64)>,
-    /// Payload bits per second at the median.
+    /// Median of payload bits per second.
     pub goodput_bps: Option<f64>,
-    /// `floor_s / median_s`.
+    /// 95 % bootstrap interval of it.
+    #[serde(default)]
+    pub goodput_ci95_bps: Option<(f64, f64)>,
+    /// Median payload bits per second over the last half of a transfer, when slow start is over.
+    #[serde(default)]
+    pub steady_bps: Option<f64>,
+    /// `floor_s / median_s`, or `goodput_bps / ceiling_bps` where rates are compared.
     pub share_of_floor: Option<f64>,
     /// Mean seconds per limit and transfer, from this arm's capture at the client.
     pub limits: LimitSeconds,
     /// Seconds of every transfer, in the order in which they ran.
     pub samples_s: Vec<f64>,
+    /// Payload bits per second of every transfer, in the same order.
+    #[serde(default)]
+    pub samples_bps: Vec<f64>,
     /// Median by position within a block of consecutive transfers, first to last.
     pub by_position_s: Vec<f64>,
     /// The field report's figures for this arm, where it gives some.
     pub reported_s: Vec<f64>,
+    /// The same where the report gives rates, in payload bits per second.
+    #[serde(default)]
+    pub reported_bps: Vec<f64>,
     /// The first transfer through a pool that was connected but not primed, reported beside.
     pub first_unprimed_s: Option<f64>,
+    /// Kernel counters by host, summed over the arm: `origin: TcpRetransSegs`.
+    #[serde(default)]
+    pub counters: BTreeMap<String, u64>,
+    /// The transfer that took the median time, from inside the sender.
+    #[serde(default)]
+    pub series: Option<Series>,
+    /// The metrics of RFC 6349 section 4.
+    #[serde(default)]
+    pub rfc6349: Option<Rfc6349>,
+    /// What became of the flows that shared the path.
+    #[serde(default)]
+    pub rivals: Option<Rivals>,
+    /// Blocks that were repeated because the path was off meanwhile.
+    #[serde(default)]
+    pub invalid_blocks: u64,
+    /// What was off about them.
+    #[serde(default)]
+    pub invalid_because: Vec<String>,
+}
+
+/// What a sender's kernel (or the simulator) said about one transfer, at regular intervals.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Series {
+    /// Seconds between two points, as asked for.
+    pub interval_s: f64,
+    /// Points by time.
+    pub points: Vec<SeriesPoint>,
+}
+
+/// One moment of a transfer. What the source does not tell is absent.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct SeriesPoint {
+    /// Seconds since the transfer began.
+    pub at_s: f64,
+    /// Payload bits per second delivered since the point before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_bps: Option<f64>,
+    /// Congestion window, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwnd: Option<u64>,
+    /// Smoothed RTT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_s: Option<f64>,
+    /// Bytes sent and not acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
+    /// Bytes waiting at the bottleneck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u64>,
+    /// Segments sent again since the transfer began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmissions: Option<u64>,
+}
+
+/// The three metrics of RFC 6349 section 4, as shares of one where the RFC gives percentages.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Rfc6349 {
+    /// Actual over ideal transfer time (section 4.1); 1 is ideal.
+    pub transfer_time_ratio: Option<f64>,
+    /// Bytes transmitted less bytes retransmitted, over bytes transmitted (section 4.2); 1 is ideal.
+    pub tcp_efficiency: Option<f64>,
+    /// Average RTT during the transfer above the baseline RTT, over the baseline (section 4.3); 0 is
+    /// ideal.
+    pub buffer_delay: Option<f64>,
+}
+
+/// Flows of others beside an arm's.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Rivals {
+    /// Payload bits per second of each without the arm.
+    pub alone_bps: Vec<f64>,
+    /// Payload bits per second of each beside the arm.
+    pub beside_bps: Vec<f64>,
+    /// Payload bits per second of each flow of the arm, over the same time.
+    #[serde(default)]
+    pub own_bps: Vec<f64>,
+    /// Jain's fairness index over the arm's and the rivals' flows: 1 is an equal share for each.
+    pub jain: Option<f64>,
+    /// The share of the rivals' throughput that the arm cost them (Ware et al., `HotNets` 2019): 0 is
+    /// none.
+    pub harm: Option<f64>,
+}
+
+/// One arm against another, transfer by transfer.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The arm.
+    pub arm: String,
+    /// What it is compared with.
+    pub against: String,
+    /// Its median over the other's, by the cell's measure.
+    pub ratio: Option<f64>,
+    /// 95 % bootstrap interval of the ratio.
+    pub ratio_ci95: Option<(f64, f64)>,
+    /// Median of paired differences, or difference of medians where nothing pairs them.
+    pub difference_s: Option<f64>,
+    /// 95 % bootstrap interval of it.
+    pub difference_ci95_s: Option<(f64, f64)>,
+    /// The same where rates are compared.
+    pub difference_bps: Option<f64>,
+    /// The same where rates are compared.
+    pub difference_ci95_bps: Option<(f64, f64)>,
+    /// The Hodges-Lehmann estimate of the shift, in the unit of the cell's measure.
+    pub shift: Option<f64>,
+    /// Whether transfers at the same place of the same round were compared with one another.
+    pub paired: bool,
+    /// Probability of ranks at least this uneven were the arms alike; two-sided.
+    pub p: Option<f64>,
+    /// The test that says so, such as `Wilcoxon signed-rank, exact`.
+    pub test: String,
+    /// Cliff's delta: the probability that a transfer of this arm takes a larger value than one of the
+    /// other, less that of a smaller one; -1 to 1.
+    pub effect: Option<f64>,
 }
 
 /// A prediction and what was then measured.

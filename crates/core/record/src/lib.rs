@@ -4,7 +4,7 @@
 //! Rules of the schema: a number that leaves the type system carries its unit in its name (`_s` seconds,
 //! `_bps` bits per second of IP bytes, otherwise bytes); what is not known is `null` with a reason beside
 //! it; names of limits and findings never change meaning; readers ignore fields that they don't know,
-//! and [`VERSION`] rises when a field changes.
+//! and a document's version rises when a field changes.
 
 pub mod explain;
 pub mod lab;
@@ -14,7 +14,7 @@ mod manifest;
 pub use limits::{LimitName, LimitSeconds};
 pub use manifest::Manifest;
 
-/// The version of every document of this crate.
+/// The version of [`explain::Document`]; [`lab::VERSION`] is that of the other.
 pub const VERSION: u32 = 1;
 
 #[cfg(test)]

@@ -3,8 +3,8 @@ use std::time::Duration;
 use comparison::{Evidence, Measured, SplitMix64, Transfer};
 use congestion::ParseAlgorithmError;
 use link::{InvalidPath, LossSpec, PathSpec};
-use record::lab::{Document, PathCheck, Priming};
-use record::{LimitSeconds, Manifest, VERSION};
+use record::lab::{Document, PathCheck, Priming, VERSION};
+use record::{LimitSeconds, Manifest};
 use scenario::{Arm, Assertion, HostName, Problem, Relay, Scenario, Statistic};
 use tcp::{Config, Pacing};
 use units::{Bytes, PacketOverhead, Rate};
@@ -262,7 +262,8 @@ impl Stage<'_> {
                     measured.transfers.push(Transfer {
                         position,
                         seconds: transfer.took.as_secs_f64(),
-                        failure: None,
+                        bytes: bytes.get(),
+                        ..Transfer::default()
                     });
                     add_limits(&mut measured.limits, &transfer.limits);
                     if arm.reuse {
@@ -275,6 +276,7 @@ impl Stage<'_> {
                     position,
                     seconds: f64::NAN,
                     failure: Some(why),
+                    ..Transfer::default()
                 }),
             }
             // A client takes a moment between two transfers; the lab's takes some milliseconds.

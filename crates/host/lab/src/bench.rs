@@ -264,7 +264,9 @@ impl Apparatus for Bench {
             transfers.push(Transfer {
                 position,
                 seconds: upload.seconds,
+                bytes: if failure.is_none() { bytes.get() } else { 0 },
                 failure,
+                ..Transfer::default()
             });
         }
         Ok(transfers)
@@ -311,7 +313,9 @@ impl Apparatus for Bench {
         Ok(Transfer {
             position,
             seconds: ended.seconds,
+            bytes: if failure.is_none() { bytes.get() } else { 0 },
             failure,
+            ..Transfer::default()
         })
     }
 

@@ -115,7 +115,7 @@ fn cell(name: &str, bytes: u32, floor: f64, derivation: &str, arms: Vec<Arm>) ->
 pub(crate) fn lab() -> lab::Document {
     lab::Document {
         schema: "longhaul.lab".into(),
-        version: record::VERSION,
+        version: lab::VERSION,
         manifest: manifest(),
         scenario: "c-uploads".into(),
         seed: 20_230_613,

@@ -125,13 +125,13 @@ fn hostile(text: &str) -> (record::lab::Document, explain::Document) {
             serde_json::Value::Object(fields) => {
                 for (name, value) in fields.iter_mut() {
                     // These are enumerations and cannot hold other words.
-                    let fixed =
-                        ["severity", "confidence", "dominant", "limits"].contains(&name.as_str());
+                    let fixed = ["severity", "confidence", "dominant", "limits", "measure"]
+                        .contains(&name.as_str());
                     if !fixed {
                         replace(value, text);
                     }
                 }
-                for map in ["facts", "other", "factors", "details"] {
+                for map in ["facts", "other", "factors", "details", "counters"] {
                     if let Some(serde_json::Value::Object(fields)) = fields.get_mut(map) {
                         *fields = fields
                             .values()

@@ -381,7 +381,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
         manifest.facts.append(&mut self.bench.facts()?);
         let document = Document {
             schema: "longhaul.lab".to_owned(),
-            version: record::VERSION,
+            version: record::lab::VERSION,
             manifest,
             scenario: self.scenario.name.clone(),
             seed: self.options.seed,

@@ -74,7 +74,7 @@ impl Apparatus for Fake {
             .map(|position| Transfer {
                 position,
                 seconds,
-                failure: None,
+                ..Transfer::default()
             })
             .collect())
     }
@@ -91,7 +91,7 @@ impl Apparatus for Fake {
         Ok(Transfer {
             position,
             seconds: 2.0,
-            failure: None,
+            ..Transfer::default()
         })
     }
 

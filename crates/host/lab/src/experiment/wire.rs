@@ -54,7 +54,7 @@ mod tests {
         Transfer {
             position: 3,
             seconds: 2.5,
-            failure: None,
+            ..Transfer::default()
         }
     }
 
