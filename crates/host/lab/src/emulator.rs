@@ -6,10 +6,38 @@
 //!
 //! It runs as a process of its own ([`worker`]) at real-time priority where the system permits, because its
 //! punctuality is the RTT's accuracy. It sleeps whenever nothing is due.
+//!
+//! # Talking to the process
+//! Its standard input takes one line of JSON, the [`Setup`], and then commands, one per line. Its standard
+//! output is [`Event`]s, one line of JSON each: first [`ready`](Event::Ready), last
+//! [`stopped`](Event::Stopped) (after the end of its input).
+//!
+//! | command | answer |
+//! |---|---|
+//! | `counters`, or an empty line | [`Event::Counters`], everything since the start |
+//! | `read` | [`Event::Interval`], everything since the last `read`; [`Interval::problems`] judges it |
+//! | `sample SECONDS` (0.001 or more) | none at once; from then on an [`Event::Sample`] every so often |
+//! | `sample off` | none; the samples end |
+//! | anything else | [`Event::Refused`] |
+//!
+//! ```json
+//! {"event":"interval","from_unix_s":1763769600.1,"to_unix_s":1763769609.3,
+//!  "forward":{"offered":{"packets":7,"bytes":9000},"dropped":{..},"lost":{..},"delivered":{..},
+//!             "queued":{..},"in_flight":{..},"queue_peak":4500},
+//!  "backward":{..},"lateness":{"writes":14,"p50_s":9e-6,"p99_s":6.6e-5,"max_s":8.1e-5},
+//!  "unreadable":0,"undeliverable":0}
+//! {"event":"sample","at_unix_s":1763769600.11,
+//!  "forward":{"queue_packets":3,"queue_bytes":4500,"queue_peak_bytes":6000,"dropped_packets":0,
+//!             "delivered_bytes":15000},"backward":{..}}
+//! ```
+//! (Without the line breaks.) Somebody must read what it writes: an emulator whose reader sleeps while
+//! it samples comes to a halt when the pipe is full.
 
+mod command;
 mod config;
 mod driver;
 mod lateness;
+mod meter;
 mod packet;
 mod report;
 
@@ -24,10 +52,15 @@ use serde::{Deserialize, Serialize};
 use sys::isolation::pass_descriptor;
 use sys::realtime;
 use sys::tun::{Tun, TunError};
+use units::Time;
 
-use crate::emulator::driver::Driver;
+use crate::emulator::command::{Command as Order, Commands};
+use crate::emulator::driver::{Driver, Pause};
 
-pub use report::{Count, Counters, DirectionCounters, Event, Lateness, Realtime};
+pub use report::{
+    Count, Counters, DirectionCounters, DirectionSample, Event, Interval, Lateness, Realtime,
+    Sample,
+};
 
 /// What the emulator's process is told on standard input, as one line of JSON.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -126,8 +159,7 @@ pub fn worker() -> Result<(), EmulatorError> {
 
 /// Plays `path` between `near` and `far` on the calling thread until `commands` ends.
 ///
-/// Every line read from `commands`, a pipe or the like, is answered by one [`Event::Counters`] in
-/// `reports`; the first event is [`Event::Ready`], the last [`Event::Stopped`]. Events are lines of JSON.
+/// `commands`, a pipe or the like, and `reports` speak as the module's documentation says.
 pub fn run(
     path: &PathSpec,
     near: &Tun,
@@ -140,13 +172,57 @@ pub fn run(
         .map_err(|source| EmulatorError::Path { source })?;
     let realtime = granted.into();
     report::write(reports, &Event::Ready { realtime })?;
+    let mut commands = Commands::new(commands);
+    let mut sampling: Option<Sampling> = None;
     loop {
-        driver.run_until_command(commands.as_fd())?;
-        let Some(asked) = count_commands(commands)? else {
+        let pause_at = sampling.as_ref().map(|sampling| sampling.next_at);
+        if driver.run(commands.input().as_fd(), pause_at)? == Pause::Due {
+            report::write(reports, &Event::Sample(driver.sample()))?;
+            if let Some(sampling) = &mut sampling {
+                sampling.move_on(driver.now());
+            }
+            continue;
+        }
+        let Some(orders) = commands.read()? else {
             return report::write(reports, &Event::Stopped(driver.counters()));
         };
-        for _ in 0..asked {
-            report::write(reports, &Event::Counters(driver.counters()))?;
+        for order in orders {
+            let answer = match order {
+                Order::Counters => Event::Counters(driver.counters()),
+                Order::Read => Event::Interval(driver.interval()),
+                Order::Unknown(command) => Event::Refused { command },
+                Order::Sample(every) => {
+                    // What waited before somebody looked belongs to no sample.
+                    driver.sample();
+                    sampling = every.map(|every| Sampling::from(driver.now(), every));
+                    continue;
+                }
+            };
+            report::write(reports, &answer)?;
+        }
+    }
+}
+
+/// When samples are due.
+struct Sampling {
+    every: Duration,
+    next_at: Time,
+}
+
+// === impl Sampling ===
+
+impl Sampling {
+    fn from(now: Time, every: Duration) -> Self {
+        Self {
+            every,
+            next_at: now + every,
+        }
+    }
+
+    /// To the next moment of the grid that is not past: a late sample brings no burst of samples.
+    fn move_on(&mut self, now: Time) {
+        while self.next_at <= now {
+            self.next_at += self.every;
         }
     }
 }
@@ -173,14 +249,4 @@ fn read_setup(input: impl Read) -> Result<Setup, EmulatorError> {
         }
     }
     serde_json::from_slice(&line).map_err(|error| read(error.into()))
-}
-
-/// Lines that have arrived; `None` at the end.
-fn count_commands(mut commands: &File) -> Result<Option<usize>, EmulatorError> {
-    let mut bytes = [0; 256];
-    let length = commands
-        .read(&mut bytes)
-        .map_err(|source| EmulatorError::ReadCommand { source })?;
-    let lines = bytes[..length].iter().filter(|&&byte| byte == b'\n');
-    Ok((length > 0).then(|| lines.count()))
 }

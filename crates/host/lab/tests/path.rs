@@ -12,7 +12,7 @@ use std::{env, thread};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use link::{Direction, Fate, LossSpec, PathSpec};
-use longhaul_lab::emulator::{self, Counters, Event};
+use longhaul_lab::emulator::{self, Counters, Event, Interval, Sample};
 use longhaul_lab::probe::{self, Depth, End, PathReading};
 use sha2::{Digest, Sha256};
 use sys::isolation::{self, Privilege};
@@ -64,6 +64,7 @@ fn main() -> ExitCode {
             transfer(Family::V4)
         }),
         trial("data_survives_over_ipv6", || transfer(Family::V6)),
+        trial("the_emulator_shows_its_queue_and_its_work", readings),
         trial("an_idle_emulator_sleeps", idle),
         trial("without_a_rate_tcp_is_fast", unlimited),
     ];
@@ -237,6 +238,60 @@ fn transfer(family: Family) -> Outcome {
     )
 }
 
+fn readings() -> Outcome {
+    let mut bench = Bench::new(&symmetric(Duration::from_millis(20), 20, LossSpec::None))?;
+    bench.tell("sample 0.02")?;
+    let run = bench.transfer(Family::V4, 2_000_000)?;
+    bench.tell("sample off")?;
+    bench.tell("read")?;
+    let (first, samples) = bench.interval()?;
+    say(&format!("{} samples, {first:?}", samples.len()));
+    ensure(run.intact, "the data was damaged")?;
+    // 2 MB take 800 ms and more.
+    ensure(samples.len() > 30, format!("{} samples", samples.len()))?;
+    let peak = |sample: &Sample| sample.forward.queue_peak_bytes;
+    let highest = samples.iter().map(peak).max().unwrap_or(0);
+    let carried: u64 = samples
+        .iter()
+        .map(|sample| sample.forward.delivered_bytes)
+        .sum();
+    let counters = &first.counters.forward;
+    ensure(
+        highest == counters.queue_peak && highest > 10_000,
+        format!("{highest} in the samples, {counters:?}"),
+    )?;
+    ensure(
+        carried <= counters.delivered.bytes && carried > 1_900_000,
+        format!("{carried} in the samples, {counters:?}"),
+    )?;
+    for sample in &samples {
+        let forward = sample.forward;
+        ensure(
+            forward.queue_bytes <= forward.queue_peak_bytes
+                && (forward.queue_bytes == 0) == (forward.queue_packets == 0),
+            format!("{forward:?}"),
+        )?;
+    }
+
+    bench.tell("read")?;
+    let (second, none) = bench.interval()?;
+    ensure(none.is_empty(), "samples after their end")?;
+    ensure(
+        second.counters.forward.delivered.bytes == 0 && second.counters.lateness.writes == 0,
+        format!("nothing was sent, but {second:?}"),
+    )?;
+    ensure(
+        (second.from_unix_s - first.to_unix_s).abs() < 1e-9,
+        "a gap between two intervals",
+    )?;
+    bench.tell("reed")?;
+    ensure(
+        matches!(bench.event()?, Event::Refused { .. }),
+        "an unknown command was not refused",
+    )?;
+    bench.stop().map(|_| ())
+}
+
 fn idle() -> Outcome {
     let bench = Bench::new(&symmetric(Duration::from_millis(20), 100, LossSpec::None))?;
     bench.measure(Depth::RoundTrip)?;
@@ -406,6 +461,27 @@ impl Bench {
             .split_whitespace()
             .collect();
         Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
+    }
+
+    fn tell(&mut self, command: &str) -> Outcome {
+        let input = self.emulator.stdin.as_mut().ok_or("no input")?;
+        Ok(writeln!(input, "{command}")?)
+    }
+
+    fn event(&mut self) -> Outcome<Event> {
+        next_event(&mut self.reports)
+    }
+
+    /// The next interval, and the samples before it.
+    fn interval(&mut self) -> Outcome<(Interval, Vec<Sample>)> {
+        let mut samples = Vec::new();
+        loop {
+            match self.event()? {
+                Event::Sample(sample) => samples.push(sample),
+                Event::Interval(interval) => return Ok((interval, samples)),
+                other => return Err(format!("{other:?} instead of an interval").into()),
+            }
+        }
     }
 
     fn stop(mut self) -> Outcome<Counters> {

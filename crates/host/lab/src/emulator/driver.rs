@@ -11,9 +11,9 @@ use sys::tun::{Tun, VirtioHeader};
 use units::Time;
 
 use crate::emulator::EmulatorError;
-use crate::emulator::lateness::LatenessHistogram;
+use crate::emulator::meter::Meter;
 use crate::emulator::packet::Packet;
-use crate::emulator::report::Counters;
+use crate::emulator::report::{Counters, Interval, Sample};
 
 pub(super) struct Driver<'a> {
     path: Path<Rc<Packet>>,
@@ -25,9 +25,16 @@ pub(super) struct Driver<'a> {
     /// The arrival whose wait has been slept through up to its spin.
     awake_for: Option<Time>,
     buffers: Buffers,
-    lateness: LatenessHistogram,
-    unreadable: u64,
-    undeliverable: u64,
+    meter: Meter,
+}
+
+/// Why the driver stopped carrying packets for a moment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Pause {
+    /// Commands can be read, or have ended.
+    Command,
+    /// The moment that it was to stop at has come.
+    Due,
 }
 
 /// The last part of a wait is spent awake, because a timer wakes up to this late even at real-time priority.
@@ -60,25 +67,27 @@ impl<'a> Driver<'a> {
             spin: if realtime { SPIN } else { Duration::ZERO },
             awake_for: None,
             buffers: Buffers::default(),
-            lateness: LatenessHistogram::new(),
-            unreadable: 0,
-            undeliverable: 0,
+            meter: Meter::new(),
         })
     }
 
-    /// Carries packets until `commands` can be read (or has ended).
-    pub(super) fn run_until_command(
+    /// Carries packets until `commands` can be read (or has ended), or until `pause_at`.
+    pub(super) fn run(
         &mut self,
         commands: BorrowedFd<'_>,
-    ) -> Result<(), EmulatorError> {
+        pause_at: Option<Time>,
+    ) -> Result<Pause, EmulatorError> {
         let mut looked_at = Instant::now();
         loop {
-            self.deliver_due();
+            let now = self.deliver_due();
+            if pause_at.is_some_and(|at| at <= now) {
+                return Ok(Pause::Due);
+            }
             let taken = self.take(Direction::Forward)? + self.take(Direction::Backward)?;
             let timeout = if taken > 0 {
                 Some(Duration::ZERO)
             } else {
-                self.idle_time()
+                self.idle_time(pause_at)
             };
             // Asking the kernel costs as much as a small packet, so it isn't asked at every turn.
             if timeout == Some(Duration::ZERO) && looked_at.elapsed() < COMMAND_INTERVAL {
@@ -89,7 +98,7 @@ impl<'a> Driver<'a> {
             let ready = wait_readable(descriptors, timeout)
                 .map_err(|source| EmulatorError::Wait { source })?;
             if ready[0] {
-                return Ok(());
+                return Ok(Pause::Command);
             }
             // A wait that was cut short by a packet, or was none, may have its longest part before it.
             let slept = taken == 0 && !ready.contains(&true);
@@ -98,20 +107,33 @@ impl<'a> Driver<'a> {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        Counters::new(
-            &self.path.counters(),
-            &self.lateness,
-            self.unreadable,
-            self.undeliverable,
-        )
+        self.meter.totals(&self.path.counters())
     }
 
-    fn now(&self) -> Time {
+    /// What happened since this was last asked.
+    pub(super) fn interval(&mut self) -> Interval {
+        self.meter.interval(&self.path.counters())
+    }
+
+    pub(super) fn sample(&mut self) -> Sample {
+        self.meter.sample(&self.path.counters())
+    }
+
+    pub(super) fn now(&self) -> Time {
         Time::ZERO + self.started.elapsed()
     }
 
     /// How long to sleep; zero while the next packet is so near that the driver stays awake for it.
-    fn idle_time(&self) -> Option<Duration> {
+    fn idle_time(&self, pause_at: Option<Time>) -> Option<Duration> {
+        let until_pause = pause_at.map(|at| at.since(self.now()));
+        let until_arrival = self.time_to_arrival();
+        match (until_arrival, until_pause) {
+            (Some(arrival), Some(pause)) => Some(arrival.min(pause)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn time_to_arrival(&self) -> Option<Duration> {
         let next_at = self.path.next_at()?;
         if self.awake_for == Some(next_at) {
             return Some(Duration::ZERO);
@@ -120,7 +142,8 @@ impl<'a> Driver<'a> {
         Some(wait.saturating_sub(self.spin.min(wait / SPIN_SHARE)))
     }
 
-    fn deliver_due(&mut self) {
+    /// Returns the time at which nothing more was due.
+    fn deliver_due(&mut self) -> Time {
         let mut now = self.now();
         while let Some(delivery) = self.path.poll(now) {
             let tun = match delivery.direction {
@@ -129,14 +152,15 @@ impl<'a> Driver<'a> {
             };
             // Writing runs the receiver's whole network stack: the clock moves on.
             now = self.now();
-            self.lateness.record(now.since(delivery.due_at));
+            self.meter.note_delivery(now.since(delivery.due_at));
             if delivery.payload.write(tun, &delivery.segments).is_err() {
-                self.undeliverable += 1;
+                self.meter.note_undeliverable();
             }
             if let Some(packet) = Rc::into_inner(delivery.payload) {
                 self.buffers.give_back(packet.into_buffer());
             }
         }
+        now
     }
 
     /// Takes what the kernel has sent in this direction, up to [`BATCH`] packets; says how many.
@@ -165,8 +189,12 @@ impl<'a> Driver<'a> {
                 })
             });
             match item {
-                Some(item) => self.path.offer(self.now(), direction, item),
-                None => self.unreadable += 1,
+                Some(item) => {
+                    self.path.offer(self.now(), direction, item);
+                    self.meter
+                        .note_queue(direction, self.path.queued_bytes(direction));
+                }
+                None => self.meter.note_unreadable(),
             }
         }
         Ok(BATCH)

@@ -1,14 +1,16 @@
-//! What the emulator says about itself. It is talk for logs and manifests: whether the path was right is
-//! measured at the endpoints ([`probe`](crate::probe)) and never taken from here.
+//! What the emulator says about itself. Whether the path was right is measured at the endpoints
+//! ([`probe`](crate::probe)) and never taken from here; but an emulator that knows that it was late can
+//! invalidate what was measured meanwhile ([`Interval::problems`]).
 
 use std::io::Write;
+use std::time::Duration;
 
-use link::{LaneCounters, PathCounters, Tally};
+use link::{LaneCounters, Tally};
 use serde::{Deserialize, Serialize};
 use sys::realtime::{Granted, Outcome};
+use units::{Bytes, format_span};
 
 use crate::emulator::EmulatorError;
-use crate::emulator::lateness::LatenessHistogram;
 
 /// One line of JSON from the emulator.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -19,8 +21,17 @@ pub enum Event {
         /// What punctuality the system permits.
         realtime: Realtime,
     },
-    /// The answer to a command.
+    /// The answer to `counters`: everything since the start.
     Counters(Counters),
+    /// The answer to `read`: everything since the last `read`, or since the start.
+    Interval(Interval),
+    /// One of the samples that `sample` asked for.
+    Sample(Sample),
+    /// The answer to what is no command.
+    Refused {
+        /// As it came.
+        command: String,
+    },
     /// The end.
     Stopped(Counters),
 }
@@ -51,6 +62,44 @@ pub struct Counters {
     pub undeliverable: u64,
 }
 
+/// What happened between two readings.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Interval {
+    /// Its beginning, in seconds since 1970, as captures have them.
+    pub from_unix_s: f64,
+    /// Its end.
+    pub to_unix_s: f64,
+    /// Only of this interval, except what waits and what is on the wire, which is as at its end.
+    #[serde(flatten)]
+    pub counters: Counters,
+}
+
+/// The queues at one moment.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Sample {
+    /// Seconds since 1970, as captures have them.
+    pub at_unix_s: f64,
+    /// From near to far.
+    pub forward: DirectionSample,
+    /// From far to near.
+    pub backward: DirectionSample,
+}
+
+/// The queue of one direction.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct DirectionSample {
+    /// IP packets that wait for the bottleneck now.
+    pub queue_packets: u64,
+    /// Their IP bytes.
+    pub queue_bytes: u64,
+    /// Most bytes that waited since the last sample.
+    pub queue_peak_bytes: u64,
+    /// Packets that found no room since the last sample.
+    pub dropped_packets: u64,
+    /// IP bytes written to the other device since the last sample.
+    pub delivered_bytes: u64,
+}
+
 /// One direction.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DirectionCounters {
@@ -66,7 +115,7 @@ pub struct DirectionCounters {
     pub queued: Count,
     /// On the wire.
     pub in_flight: Count,
-    /// Most bytes that ever waited.
+    /// Most bytes that ever waited, or that waited at any time of the interval.
     pub queue_peak: u64,
 }
 
@@ -82,6 +131,8 @@ pub struct Count {
 /// Seconds between a packet's due time and its writing.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Lateness {
+    /// Packets and superpackets that were written.
+    pub writes: u64,
     /// Half of the packets were at most this late.
     pub p50_s: f64,
     /// 99 of 100.
@@ -118,26 +169,34 @@ impl From<Granted> for Realtime {
     }
 }
 
-// === impl Counters ===
+// === impl Interval ===
 
-impl Counters {
-    pub(super) fn new(
-        path: &PathCounters,
-        lateness: &LatenessHistogram,
-        unreadable: u64,
-        undeliverable: u64,
-    ) -> Self {
-        Self {
-            forward: path.forward.into(),
-            backward: path.backward.into(),
-            lateness: Lateness {
-                p50_s: lateness.quantile(50).as_secs_f64(),
-                p99_s: lateness.quantile(99).as_secs_f64(),
-                max_s: lateness.worst().as_secs_f64(),
-            },
-            unreadable,
-            undeliverable,
+/// Share of the round trip by which one packet of a hundred may be late.
+const LATENESS_SHARE: f64 = 0.02;
+/// Lateness that is always allowed: what the link promises up to 100 Mbit/s.
+const LATENESS_GRAIN: Duration = Duration::from_micros(300);
+
+impl Interval {
+    /// Why nothing that was measured in this interval counts on a path with this round-trip time, in words;
+    /// empty where the link did its work.
+    #[must_use]
+    pub fn problems(&self, rtt: Duration) -> Vec<String> {
+        let mut problems = Vec::new();
+        let allowed = rtt.mul_f64(LATENESS_SHARE).max(LATENESS_GRAIN);
+        let p99 = Duration::try_from_secs_f64(self.counters.lateness.p99_s).unwrap_or_default();
+        if p99 > allowed {
+            problems.push(format!(
+                "the link delivered one packet in a hundred later than {}, allowed are {}: the machine is \
+                 too busy for this path",
+                format_span(p99),
+                format_span(allowed),
+            ));
         }
+        let gone = self.counters.unreadable + self.counters.undeliverable;
+        if gone > 0 {
+            problems.push(format!("{gone} packets were lost by the link itself"));
+        }
+        problems
     }
 }
 
@@ -157,7 +216,30 @@ impl From<LaneCounters> for DirectionCounters {
     }
 }
 
+impl DirectionCounters {
+    /// What happened between two moments, with the longest queue meanwhile.
+    pub(super) fn since(old: &LaneCounters, new: &LaneCounters, peak: Bytes) -> Self {
+        Self {
+            offered: Count::since(old.offered, new.offered),
+            dropped: Count::since(old.dropped, new.dropped),
+            lost: Count::since(old.lost, new.lost),
+            delivered: Count::since(old.delivered, new.delivered),
+            queue_peak: peak.get(),
+            ..Self::from(*new)
+        }
+    }
+}
+
 // === impl Count ===
+
+impl Count {
+    const fn since(old: Tally, new: Tally) -> Self {
+        Self {
+            packets: new.packets - old.packets,
+            bytes: new.bytes.get() - old.bytes.get(),
+        }
+    }
+}
 
 impl From<Tally> for Count {
     fn from(tally: Tally) -> Self {
@@ -165,5 +247,54 @@ impl From<Tally> for Count {
             packets: tally.packets,
             bytes: tally.bytes.get(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(p99_s: f64, undeliverable: u64) -> Interval {
+        let direction = DirectionCounters::from(LaneCounters::default());
+        Interval {
+            from_unix_s: 0.0,
+            to_unix_s: 1.0,
+            counters: Counters {
+                forward: direction,
+                backward: direction,
+                lateness: Lateness {
+                    writes: 100,
+                    p50_s: 0.0,
+                    p99_s,
+                    max_s: p99_s,
+                },
+                unreadable: 0,
+                undeliverable,
+            },
+        }
+    }
+
+    #[test]
+    fn a_link_that_was_late_for_its_path_spoils_what_was_measured() {
+        let (short, long) = (Duration::from_millis(1), Duration::from_millis(70));
+        assert_eq!(interval(0.000_299, 0).problems(short), Vec::<String>::new());
+        assert_eq!(interval(0.001_3, 0).problems(long), Vec::<String>::new());
+        assert_eq!(
+            interval(0.001_5, 3).problems(long),
+            [
+                "the link delivered one packet in a hundred later than 1.5 ms, allowed are 1.4 ms: the \
+                 machine is too busy for this path",
+                "3 packets were lost by the link itself",
+            ]
+        );
+        assert_eq!(interval(0.000_301, 0).problems(short).len(), 1);
+    }
+
+    #[test]
+    fn events_are_flat_lines_of_json() {
+        let line = serde_json::to_value(Event::Interval(interval(0.001, 0))).unwrap();
+        assert_eq!(line["event"], "interval");
+        assert_eq!(line["lateness"]["writes"], 100);
+        assert_eq!(line["forward"]["delivered"]["bytes"], 0);
     }
 }
