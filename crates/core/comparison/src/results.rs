@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use record::LimitSeconds;
 use record::lab::{Arm, Assertion, Cell, PathCheck, PredictedArm, Series};
-use scenario::{Scenario, Statistic, Workload};
-use units::Bytes;
+use scenario::{Ground, Scenario, Statistic, Workload};
+use units::{Bytes, Rate};
 
 use crate::statistics::{median_interval, quantile};
 
@@ -117,9 +117,14 @@ fn cell(
                 name: spec.name.clone(),
                 reported_s: reported
                     .iter()
-                    .map(|span| span.get().as_secs_f64())
+                    .filter_map(|reported| reported.seconds())
                     .collect(),
-                ..arm(measured, workload.bytes, floor_s, seed)
+                ..arm(
+                    measured,
+                    workload.payload(spec.parallel(workload)),
+                    floor_s,
+                    seed,
+                )
             }
         })
         .collect();
@@ -155,7 +160,7 @@ fn cell(
         .collect();
     Cell {
         workload: workload.name.clone(),
-        bytes: workload.bytes.get(),
+        bytes: workload.payload(workload.parallel()).map_or(0, Bytes::get),
         factors: evidence.factors.clone(),
         valid: why.is_none(),
         why,
@@ -168,7 +173,7 @@ fn cell(
     }
 }
 
-fn arm(measured: &Measured, bytes: Bytes, floor_s: f64, seed: u64) -> Arm {
+fn arm(measured: &Measured, payload: Option<Bytes>, floor_s: f64, seed: u64) -> Arm {
     let good = || {
         measured
             .transfers
@@ -190,7 +195,7 @@ fn arm(measured: &Measured, bytes: Bytes, floor_s: f64, seed: u64) -> Arm {
         p95_s: quantile(&samples, 0.95),
         max_s: quantile(&samples, 1.0),
         ci95_s: median_interval(&samples, seed),
-        goodput_bps: median_s.map(|median| bits(bytes) / median),
+        goodput_bps: payload.and_then(|payload| Some(bits(payload) / median_s?)),
         share_of_floor: median_s.map(|median| floor_s / median),
         limits: measured.limits.clone(),
         by_position_s: (0..positions)
@@ -232,7 +237,9 @@ pub fn assertions(scenario: &Scenario, cells: &[Cell]) -> Vec<Assertion> {
             let (holds, detail) = if let Some(why) = &cell.why {
                 (false, format!("not valid: {why}"))
             } else {
-                match assertion.check(cell.floor_s, |statistic, arm| value(cell, statistic, arm)) {
+                match assertion.check(ground(scenario, workload), |statistic, arm| {
+                    value(cell, statistic, arm)
+                }) {
                     Some((holds, left, right)) => (holds, format!("{left:.4} against {right:.4}")),
                     None => (false, "not measured".to_owned()),
                 }
@@ -247,6 +254,23 @@ pub fn assertions(scenario: &Scenario, cells: &[Cell]) -> Vec<Assertion> {
     results
 }
 
+/// What the assertions of a workload measure against.
+fn ground(scenario: &Scenario, workload: &Workload) -> Ground {
+    let floor = workload.floor(&scenario.path);
+    Ground {
+        floor_s: floor.map(|floor| floor.total().as_secs_f64()),
+        rate_bps: Some(bits_per_s(scenario.path.rate)),
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "rates of paths are far below 2^52 bit/s"
+)]
+const fn bits_per_s(rate: Rate) -> f64 {
+    rate.bits_per_s() as f64
+}
+
 fn value(cell: &Cell, statistic: Statistic, name: &str) -> Option<f64> {
     let arm = cell.arms.iter().find(|arm| arm.name == name)?;
     match statistic {
@@ -255,6 +279,12 @@ fn value(cell: &Cell, statistic: Statistic, name: &str) -> Option<f64> {
         Statistic::Median => arm.median_s,
         Statistic::P95 => arm.p95_s,
         Statistic::Max => arm.max_s,
+        Statistic::Goodput => arm.goodput_bps,
+        Statistic::Steady => arm.steady_bps,
+        Statistic::ShareOfFloor => arm.share_of_floor,
+        Statistic::Harm => arm.rivals.as_ref()?.harm,
+        Statistic::Jain => arm.rivals.as_ref()?.jain,
+        Statistic::Retransmissions => None,
         Statistic::PredictionError => cell
             .predictions
             .iter()

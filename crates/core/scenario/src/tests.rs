@@ -130,10 +130,14 @@ fn assertions_compare_what_they_say() {
         (Statistic::PredictionError, "relay") => Some(0.05),
         _ => None,
     };
+    let ground = Ground {
+        floor_s: Some(0.2),
+        rate_bps: Some(100e6),
+    };
     let holds = |text: &str| {
         text.parse::<Assertion>()
             .unwrap()
-            .check(0.2, value)
+            .check(ground, value)
             .map(|(holds, _, _)| holds)
     };
     assert_eq!(holds("max(relay) <= 1.2 * floor"), Some(true));

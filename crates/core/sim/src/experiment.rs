@@ -82,6 +82,10 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
     if !problems.is_empty() {
         return Err(SimulateError::Scenario { problems });
     }
+    let problems = scenario.beyond_plain_uploads("the simulator");
+    if !problems.is_empty() {
+        return Err(SimulateError::Scenario { problems });
+    }
     let hosts = [HostName::Client, HostName::Relay, HostName::Origin];
     let mut manifest = Manifest::default();
     let mut configs = Vec::new();
@@ -118,7 +122,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
     for (arm_index, arm) in scenario.arms.iter().enumerate() {
         let mut primed = Vec::new();
         for (index, workload) in scenario.workloads.iter().enumerate() {
-            let (measured, made) = stage.measure(arm, workload.bytes, &mut || {
+            let (measured, made) = stage.measure(arm, workload.bytes.unwrap_or(Bytes::ZERO), &mut || {
                 order.push(format!("{}, {}", arm.name, workload.name));
             })?;
             primed.extend(made);
@@ -156,7 +160,7 @@ impl Stage<'_> {
         let mut primed = Vec::new();
         let relay = arm
             .relay
-            .as_ref()
+            .first()
             .and_then(|name| self.scenario.relays.get(name));
         for number in 0..blocks {
             begin();

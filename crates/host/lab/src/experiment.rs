@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use record::Manifest;
 use record::explain;
 use record::lab::{Document, Priming};
-use scenario::Scenario;
+use scenario::{Problem, Scenario};
 
 use crate::bench::{Bench, BenchError};
 use crate::experiment::run::Run;
@@ -97,6 +97,12 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
+    /// The scenario asks for what can't be measured here.
+    #[error("the scenario asks for more than the lab can play:\n  {}", list(problems))]
+    Beyond {
+        /// All of it.
+        problems: Vec<Problem>,
+    },
     /// The bench could not be set up or broke.
     #[error(transparent)]
     Bench(#[from] BenchError),
@@ -119,8 +125,17 @@ pub fn run(
     options: &Options,
     notify: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, LabError> {
+    let problems = scenario.beyond_plain_uploads("the lab");
+    if !problems.is_empty() {
+        return Err(LabError::Beyond { problems });
+    }
     let bench = Bench::build(scenario, &options.binary, &options.out, options.seed)?;
     Run::new(scenario, options, notify, bench).play()
+}
+
+fn list(problems: &[Problem]) -> String {
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    lines.join("\n  ")
 }
 
 /// A label as a part of a file's name: lower case, words joined by dashes.

@@ -169,8 +169,8 @@ impl Topology {
 
     pub(super) const fn namespace(&self, host: HostName) -> &NetworkNamespace {
         match host {
-            HostName::Client => &self.client,
-            HostName::Relay => &self.relay,
+            HostName::Client | HostName::Rival => &self.client,
+            HostName::Relay | HostName::FarRelay => &self.relay,
             HostName::Origin => &self.origin,
         }
     }

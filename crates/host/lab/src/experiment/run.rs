@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use record::LimitSeconds;
 use record::explain;
 use record::lab::{Document, Priming};
-use scenario::Scenario;
-use units::Rate;
+use scenario::{Scenario, Workload};
+use units::{Bytes, Rate};
 
 use crate::experiment::apparatus::Apparatus;
 use crate::experiment::{LabError, Options, Outcome, Progress, slug, wire};
@@ -102,7 +102,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
 
     fn start_relays(&mut self) -> Result<(), LabError> {
         for arm in &self.scenario.arms {
-            if let Some(relay) = &arm.relay
+            if let Some(relay) = arm.relay.first()
                 && !self.bench.has_relay(relay)
             {
                 let priming = self.bench.start_relay(relay, &arm.name)?;
@@ -177,11 +177,11 @@ impl<'a, A: Apparatus> Run<'a, A> {
     /// A block by the built-in client.
     fn trial(&mut self, block: Block, name: &str) -> Result<Trial, LabError> {
         let arm = &self.scenario.arms[block.arm];
-        let bytes = self.scenario.workloads[block.workload].bytes;
+        let bytes = payload(&self.scenario.workloads[block.workload]);
         let count = self.scenario.experiment.block;
         let capture = self.capture_file(name);
         self.bench.start_capture(&capture)?;
-        let relay = arm.relay.as_deref();
+        let relay = arm.relay.first();
         let transfers = self.bench.upload(relay, bytes, count, arm.reuse, name)?;
         let problem = self.end_capture()?;
         Ok(Trial {
@@ -199,8 +199,8 @@ impl<'a, A: Apparatus> Run<'a, A> {
         block: Block,
         name: &str,
     ) -> Result<Trial, LabError> {
-        let relay = self.scenario.arms[block.arm].relay.as_deref();
-        let bytes = self.scenario.workloads[block.workload].bytes;
+        let relay = self.scenario.arms[block.arm].relay.first();
+        let bytes = payload(&self.scenario.workloads[block.workload]);
         let mut trial = Trial {
             transfers: Vec::new(),
             captures: Vec::new(),
@@ -260,7 +260,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
         let document = self.bench.explain(&self.captures_of(arm), false)?;
         let mut named = Vec::new();
         for (index, workload) in self.scenario.workloads.iter().enumerate() {
-            let prediction = prediction(&document, &experiment.remedy, workload.bytes.get());
+            let prediction = prediction(&document, &experiment.remedy, payload(workload).get());
             if let Some(prediction) = prediction {
                 let predicted = Predicted {
                     workload: index,
@@ -291,7 +291,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
                 let name = format!("unprimed-{}", slug(&workload.name));
                 let transfers = self
                     .bench
-                    .upload(Some(relay), workload.bytes, 1, false, &name)?;
+                    .upload(Some(relay), payload(workload), 1, false, &name)?;
                 self.bench.stop_relay(relay)?;
                 let first = transfers
                     .into_iter()
@@ -364,7 +364,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
                 continue;
             }
             // Pictures show the long path: at the client, or behind the relay.
-            let document = self.bench.explain(&files, spec.relay.is_none())?;
+            let document = self.bench.explain(&files, spec.relay.is_direct())?;
             self.write_json(&format!("explain-{}.json", slug(&spec.name)), &document)?;
             explanations.push((spec.name.clone(), document));
             if let Some(document) = self.explain_relay(spec)? {
@@ -404,7 +404,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
         &mut self,
         arm: &scenario::Arm,
     ) -> Result<Option<explain::Document>, LabError> {
-        let Some(relay) = &arm.relay else {
+        let Some(relay) = arm.relay.first() else {
             return Ok(None);
         };
         let Some(capture) = self.bench.stop_relay(relay)? else {
@@ -447,6 +447,11 @@ impl<'a, A: Apparatus> Run<'a, A> {
     fn stopping(&self) -> bool {
         self.options.stop.load(Ordering::Relaxed)
     }
+}
+
+/// Payload of one transfer; `run` has refused workloads without one.
+fn payload(workload: &Workload) -> Bytes {
+    workload.bytes.unwrap_or(Bytes::ZERO)
 }
 
 fn path_off(label: &str, why: &str) -> Ending {

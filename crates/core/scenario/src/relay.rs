@@ -1,0 +1,101 @@
+use serde::Deserialize;
+use units::Bytes;
+
+/// A relay between client and origin.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Relay {
+    /// What it understands of the traffic.
+    pub mode: RelayMode,
+    /// On whose LAN it runs.
+    pub at: Site,
+    /// Profile of its sockets towards the client; the relay's default where absent.
+    pub client_profile: Option<String>,
+    /// Profile of its sockets towards the origin; the relay's default where absent.
+    pub server_profile: Option<String>,
+    /// Congestion control of its sockets towards the origin; its host's where absent.
+    pub congestion_control: Option<String>,
+    /// Connections to the origin kept ready; only with `mode = "http"`.
+    pub pool_min_idle: u32,
+    /// Whether they are primed ahead of use (cwnd and the origin's window grown); only with
+    /// `mode = "http"`.
+    pub prime: bool,
+    /// What a primed connection must hold in one flight; the relay's default where absent.
+    pub hot_window: Option<Bytes>,
+    /// Whether the relay is told the path's rate, so that it can pace at it.
+    pub knows_path_rate: bool,
+    /// Another program in our relay's place, run by `/bin/sh` in the relay's host, such as
+    /// `socat -b131072 TCP-LISTEN:{port},bind={address},fork,reuseaddr TCP:{target}`. `{address}` and
+    /// `{port}` are where it has to listen, `{target}`, `{target_address}` and `{target_port}` where it
+    /// has to connect to.
+    pub command: Option<String>,
+}
+
+/// What a relay understands of the traffic.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum RelayMode {
+    /// HTTP/1.1 requests, which go out on pooled connections.
+    #[default]
+    Http,
+    /// Bytes.
+    Tcp,
+    /// TLS, which it ends and begins anew.
+    Tls,
+}
+
+/// On whose LAN a relay runs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Site {
+    /// The client's.
+    #[default]
+    Near,
+    /// The origin's.
+    Far,
+}
+
+// === impl Relay ===
+
+impl Default for Relay {
+    fn default() -> Self {
+        Self {
+            mode: RelayMode::Http,
+            at: Site::Near,
+            client_profile: None,
+            server_profile: None,
+            congestion_control: None,
+            pool_min_idle: 2,
+            prime: true,
+            hot_window: None,
+            knows_path_rate: true,
+            command: None,
+        }
+    }
+}
+
+impl Relay {
+    /// What is wrong with it: fields below the relay's, and what to do.
+    pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        for (field, name) in [
+            ("client-profile", &self.client_profile),
+            ("server-profile", &self.server_profile),
+        ] {
+            if let Some(name) = name
+                && !profile::builtin::NAMES.contains(&name.as_str())
+            {
+                let known = profile::builtin::NAMES.join("`, `");
+                let message = format!("there is no profile `{name}`; built in are `{known}`");
+                problems.push((field, message));
+            }
+        }
+        if let Some(command) = &self.command
+            && !(command.contains("{port}") && command.contains("{target"))
+        {
+            let message = "name `{port}` and `{target}` in it, else it can't stand between the two";
+            problems.push(("command", message.to_owned()));
+        }
+        problems
+    }
+}
