@@ -442,6 +442,9 @@ impl Controller for Bbr {
         self.cwnd = in_flight.max(1);
     }
 
+    /// Version 1 does not listen to marks (Linux: `bbr_main` never looks at them).
+    fn on_congestion_mark(&mut self, _now: Time, _in_flight: u32) {}
+
     fn on_timeout(&mut self, _now: Time, _in_flight: u32) {
         self.save_cwnd();
         self.recovery = Recovery {

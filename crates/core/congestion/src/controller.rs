@@ -21,6 +21,12 @@ pub trait Controller: fmt::Debug + Send {
     /// and the window to it. The endpoint spreads the reduction over the round trip.
     fn on_congestion_event(&mut self, now: Time, in_flight: u32);
 
+    /// A router marked a segment instead of dropping it (RFC 3168 section 6.1.2: as for a loss). The next
+    /// call of [`on_recovery_end`](Self::on_recovery_end) ends the reduction.
+    fn on_congestion_mark(&mut self, now: Time, in_flight: u32) {
+        self.on_congestion_event(now, in_flight);
+    }
+
     /// The retransmission timer expired: everything in flight counts as lost.
     fn on_timeout(&mut self, now: Time, in_flight: u32);
 
@@ -34,6 +40,10 @@ pub trait Controller: fmt::Debug + Send {
     /// The application used no more than `used` segments of the window during a whole RTO (RFC 2861
     /// section 3.1, Linux `tcp_cwnd_application_limited`).
     fn on_application_limited(&mut self, used: u32);
+
+    /// Nothing shows that the path carries more than `cwnd` segments: lowers the window to that, and
+    /// remembers three quarters of what it was as the threshold (RFC 7661 section 4.4).
+    fn limit(&mut self, _cwnd: u32) {}
 
     /// The last reduction was a mistake: what had been declared lost arrived (RFC 3522, RFC 3708).
     fn undo(&mut self);

@@ -208,6 +208,10 @@ impl Controller for Cubic {
         self.window.follow_application(used);
     }
 
+    fn limit(&mut self, cwnd: u32) {
+        self.window.limit(cwnd);
+    }
+
     fn undo(&mut self) {
         self.window.undo();
     }

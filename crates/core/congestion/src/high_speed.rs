@@ -179,6 +179,10 @@ impl Controller for HighSpeed {
         self.window.follow_application(used);
     }
 
+    fn limit(&mut self, cwnd: u32) {
+        self.window.limit(cwnd);
+    }
+
     fn undo(&mut self) {
         self.window.undo();
     }

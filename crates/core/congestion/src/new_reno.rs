@@ -54,6 +54,10 @@ impl Controller for NewReno {
         self.window.follow_application(used);
     }
 
+    fn limit(&mut self, cwnd: u32) {
+        self.window.limit(cwnd);
+    }
+
     fn undo(&mut self) {
         self.window.undo();
     }

@@ -125,6 +125,15 @@ impl Window {
         }
     }
 
+    /// Falls to `cwnd` without a loss (RFC 7661 section 4.4).
+    pub(crate) fn limit(&mut self, cwnd: u32) {
+        if cwnd < self.cwnd {
+            self.ssthresh = self.validated_ssthresh();
+            self.cwnd = cwnd.max(1);
+            self.credit = 0;
+        }
+    }
+
     pub(crate) fn undo(&mut self) {
         if let Some((cwnd, ssthresh)) = self.before.take() {
             self.cwnd = self.cwnd.max(cwnd);

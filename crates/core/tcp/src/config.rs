@@ -35,8 +35,13 @@ pub struct Config {
     pub ack_policy: AckPolicy,
     /// Whether a short segment waits for outstanding data (RFC 9293 section 3.7.4).
     pub nagle: bool,
+    /// Whether crumbs are neither sent nor invited (RFC 9293 section 3.8.6.2).
+    pub silly_window_avoidance: bool,
     /// Whether the window shrinks over idle time (RFC 2861, `tcp_slow_start_after_idle`).
     pub restart_after_idle: bool,
+    /// Whether a window that goes unused is kept for five minutes, and lost only with the first loss
+    /// (RFC 7661); takes the place of `restart_after_idle`.
+    pub keep_unused_window: bool,
     /// How loss is found.
     pub loss_detection: LossDetection,
     /// Whether the tail of a flight is probed before the RTO (RFC 8985 section 7); needs SACK.
@@ -45,6 +50,19 @@ pub struct Config {
     pub proportional_rate_reduction: bool,
     /// Whether the first two duplicate ACKs let a new segment go (RFC 3042).
     pub limited_transmit: bool,
+    /// Whether duplicates are reported, and reports of them take reductions back (RFC 2883, RFC 3708);
+    /// needs SACK.
+    pub duplicate_sack: bool,
+    /// Whether new data tells a spurious timeout from a real one before everything is sent again
+    /// (RFC 5682, `tcp_frto`).
+    pub forward_rto: bool,
+    /// Explicit congestion notification (RFC 3168).
+    pub ecn: Ecn,
+    /// Whether a reset or SYN that is only nearly right is answered instead of obeyed, and
+    /// acknowledgements from long ago are refused (RFC 5961).
+    pub challenge_acks: bool,
+    /// Whether a silent peer is asked if it is still there (RFC 9293 section 3.8.4).
+    pub keep_alive: Option<KeepAlive>,
     /// Least retransmission timeout. RFC 6298 asks for 1 s, Linux has 200 ms.
     pub min_rto: Duration,
     /// Timeouts in a row after which the connection is given up (`tcp_retries2`: 15).
@@ -98,6 +116,28 @@ pub enum AckPolicy {
     Immediate,
 }
 
+/// Who may ask for explicit congestion notification (`tcp_ecn`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ecn {
+    /// It is neither asked for nor granted (0).
+    Off,
+    /// It is granted to a peer that asks (2, Linux' default).
+    Accept,
+    /// Our SYNs ask for it too (1).
+    Request,
+}
+
+/// Probes of an idle connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KeepAlive {
+    /// Silence before the first probe (`tcp_keepalive_time`: two hours).
+    pub idle: Duration,
+    /// Silence between two probes (`tcp_keepalive_intvl`: 75 s).
+    pub interval: Duration,
+    /// Unanswered probes after which the connection is given up (`tcp_keepalive_probes`: 9).
+    pub probes: u32,
+}
+
 /// How a sender finds out that a segment is lost.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LossDetection {
@@ -131,11 +171,21 @@ impl Config {
             pacing: Pacing::Off,
             ack_policy: AckPolicy::Linux,
             nagle: true,
+            silly_window_avoidance: true,
             restart_after_idle: true,
+            keep_unused_window: false,
             loss_detection: LossDetection::Rack,
             tail_loss_probe: true,
             proportional_rate_reduction: true,
             limited_transmit: true,
+            duplicate_sack: true,
+            forward_rto: true,
+            ecn: Ecn::Accept,
+            challenge_acks: true,
+            //= https://www.rfc-editor.org/rfc/rfc9293#section-3.8.4
+            //# If keep-alives are included, the application MUST be able to turn them on or off for each TCP
+            //# connection (MUST-24), and they MUST default to off (MUST-25).
+            keep_alive: None,
             min_rto: Duration::from_millis(200),
             retries: 15,
             syn_retries: 6,
@@ -163,8 +213,22 @@ impl Config {
             tail_loss_probe: false,
             proportional_rate_reduction: false,
             limited_transmit: false,
+            duplicate_sack: false,
+            forward_rto: false,
+            ecn: Ecn::Off,
+            challenge_acks: false,
             min_rto: Duration::from_secs(1),
             ..Self::linux()
+        }
+    }
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_hours(2),
+            interval: Duration::from_secs(75),
+            probes: 9,
         }
     }
 }

@@ -1,4 +1,5 @@
 mod incoming;
+mod keep_alive;
 mod outgoing;
 
 use core::time::Duration;
@@ -28,6 +29,10 @@ pub struct Connection {
     time_wait_until: Option<Time>,
     /// When something unacceptable without data was last answered.
     unacceptable_at: Option<Time>,
+    challenges: Challenges,
+    keep_alive: Probing,
+    /// A congestion mark came, and the peer has not yet said that it reduced its window.
+    echo_mark: bool,
     events: Pending,
     readable_told: bool,
     /// A bare segment that leaves before anything else.
@@ -48,6 +53,24 @@ struct Negotiated {
     peer_shift: Option<u8>,
     sack: bool,
     timestamps: bool,
+    /// Whether both ends take congestion marks.
+    ecn: bool,
+}
+
+/// Answers to segments that may be forged, and since when they are counted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Challenges {
+    since: Time,
+    count: u32,
+}
+
+/// Whether a silent peer is still there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Probing {
+    /// When the peer was last heard.
+    heard_at: Time,
+    sent: u32,
+    sent_at: Time,
 }
 
 /// The SYN under way.
@@ -80,6 +103,8 @@ enum Bare {
 
 /// RFC 9293 section 3.7.1: without an MSS option.
 const DEFAULT_MSS: u16 = 536;
+/// `TCP_MIN_SND_MSS`: whoever says less wants every byte in a packet of its own.
+const LEAST_MSS: u16 = 48;
 /// Room that timestamps take in every segment.
 const TIMESTAMP_BYTES: u16 = 12;
 
@@ -122,13 +147,7 @@ impl Connection {
             state,
             iss,
             sender: Sender::new(config),
-            receiver: Receiver::new(
-                config.receive_buffer,
-                config.ack_policy,
-                segment,
-                config.initial_cwnd,
-                config.window_scaling,
-            ),
+            receiver: Receiver::new(config, segment),
             negotiated: Negotiated::default(),
             handshake: Handshake {
                 due_at: None,
@@ -143,6 +162,12 @@ impl Connection {
             },
             time_wait_until: None,
             unacceptable_at: None,
+            challenges: Challenges::default(),
+            keep_alive: Probing {
+                heard_at: now,
+                ..Probing::default()
+            },
+            echo_mark: false,
             events: Pending::default(),
             readable_told: false,
             urgent: None,
@@ -252,10 +277,22 @@ impl Connection {
         })
     }
 
+    /// The path carries IP packets of `mtu` bytes at most, of which the IP header takes `ip_header` (20
+    /// for IPv4, 40 for IPv6). Segments only ever become smaller; what is under way and too long is cut
+    /// and sent again at once. The caller has made sure that the news concerns this connection: RFC 5927
+    /// section 4 says how.
+    pub fn set_path_mtu(&mut self, now: Time, mtu: u16, ip_header: u16) {
+        let mss = mtu.saturating_sub(ip_header).saturating_sub(20);
+        let payload = full_segment(mss.max(LEAST_MSS), self.negotiated.timestamps);
+        self.sender.limit_segments(now, payload.into());
+    }
+
     // --- what the network does -------------------------------------------------------------------
 
     /// Takes a segment of the peer. The answer says where its payload belongs, if any of it is wanted.
     pub fn handle_segment(&mut self, now: Time, segment: &Segment) -> Option<Placement> {
+        self.keep_alive.heard_at = now;
+        self.keep_alive.sent = 0;
         match self.state {
             State::Closed => None,
             State::SynSent => {
@@ -288,6 +325,7 @@ impl Connection {
             self.state = State::Closed;
         }
         self.receiver.acks.on_timeout(now);
+        self.probe_silence(now);
         if self.state.sends() {
             match self.sender.on_timeout(now) {
                 Ok(false) => {}
@@ -332,6 +370,7 @@ impl Connection {
         let mut at = earliest(self.handshake.due_at, self.time_wait_until);
         if self.state.synchronised() {
             at = earliest(at, self.receiver.acks.due_at);
+            at = earliest(at, self.probe_at());
         }
         if self.state.sends() {
             at = earliest(at, self.sender.timer());

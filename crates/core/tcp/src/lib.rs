@@ -16,7 +16,7 @@
 //! Offsets are 64 bits wide and never wrap. They become sequence numbers only in a [`Segment`].
 //!
 //! Everything can be switched off to play an old stack: see [`Config`]. What departs from an RFC is said
-//! where it does; ECN and urgent data are not implemented.
+//! where it does, and listed in `docs/rfc-exceptions.md`.
 
 #![no_std]
 
@@ -42,10 +42,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use config::{AckPolicy, Config, LossDetection, Pacing, ReceiveBuffer};
+pub use config::{AckPolicy, Config, Ecn, KeepAlive, LossDetection, Pacing, ReceiveBuffer};
 pub use connection::Connection;
 pub use hold::Hold;
 pub use output::{Event, Output, Placement};
-pub use segment::Segment;
+pub use segment::{EcnCodepoint, Segment};
 pub use sender::SenderView;
 pub use state::State;

@@ -6,7 +6,7 @@ use wire::SackBlocks;
 
 use crate::acks::Acks;
 use crate::autotune::Autotune;
-use crate::config::{AckPolicy, ReceiveBuffer};
+use crate::config::Config;
 use crate::output::Placement;
 use crate::ranges::Ranges;
 use crate::segment::wrap;
@@ -35,6 +35,8 @@ pub(crate) struct Receiver {
     tuning: Autotune,
     /// Largest segment seen.
     mss: u32,
+    report_duplicates: bool,
+    avoid_crumbs: bool,
 }
 
 /// How a segment's payload was taken.
@@ -50,17 +52,13 @@ pub(crate) struct Taken {
 // === impl Receiver ===
 
 impl Receiver {
-    pub(crate) fn new(
-        buffer: ReceiveBuffer,
-        policy: AckPolicy,
-        segment: u32,
-        initial_cwnd: u32,
-        scaled: bool,
-    ) -> Self {
-        let tuning = Autotune::new(buffer, segment, initial_cwnd, scaled);
+    /// `segment` is what full segments are expected to carry.
+    pub(crate) fn new(config: &Config, segment: u32) -> Self {
+        let scaled = config.window_scaling;
+        let tuning = Autotune::new(config.receive_buffer, segment, config.initial_cwnd, scaled);
         Self {
             start: SeqNum::new(0),
-            acks: Acks::new(policy),
+            acks: Acks::new(config.ack_policy),
             next: 0,
             read_to: 1,
             ahead: Ranges::default(),
@@ -72,6 +70,8 @@ impl Receiver {
             shift: scale_for(tuning.max(), scaled),
             tuning,
             mss: 536.min(segment),
+            report_duplicates: config.duplicate_sack,
+            avoid_crumbs: config.silly_window_avoidance,
         }
     }
 
@@ -157,7 +157,7 @@ impl Receiver {
 
         if len > 0 && start < self.next {
             // RFC 2883 section 4: a D-SACK block reports what the most recent packet repeated.
-            self.duplicate = Some(start..end.min(self.next));
+            self.duplicate = self.report_duplicates.then(|| start..end.min(self.next));
             if wanted.is_empty() {
                 self.acks.at_once();
             }
@@ -300,8 +300,11 @@ impl Receiver {
     }
 
     fn keep_ahead(&mut self, range: Range<u64>) {
-        if self.ahead.covers(&range) {
-            self.duplicate = Some(range.clone());
+        // RFC 2883 section 4.2.2: a part that was received before is reported like a whole segment.
+        if self.report_duplicates
+            && let Some(known) = self.ahead.clone_overlapping(&range)
+        {
+            self.duplicate = Some(range.start.max(known.start)..range.end.min(known.end));
         }
         let merged = self.ahead.insert(range);
         self.remember(Some(merged.clone()), |range| {
@@ -326,7 +329,8 @@ impl Receiver {
         let mss = u64::from(self.mss);
         // RFC 9293 section 3.8.6.2.2: the edge is not advanced by less than a segment or half the buffer,
         // or the peer would be invited to send crumbs (silly window syndrome).
-        if free < (self.tuning.limit() / 2).min(mss) || free < self.tuning.limit() >> 4 {
+        let least = (self.tuning.limit() / 2).min(mss);
+        if self.avoid_crumbs && (free < least || free < self.tuning.limit() >> 4) {
             return 0;
         }
         let offered = free.min(self.tuning.offered());

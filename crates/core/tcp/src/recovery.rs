@@ -9,6 +9,8 @@ use crate::scoreboard::Newest;
 pub(crate) enum Phase {
     /// Nothing is known to be lost.
     Open,
+    /// Reducing because of a congestion mark, until something sent after it has arrived.
+    Reduced { until: u64 },
     /// Fast recovery, until everything sent before `until` has arrived.
     Recovery { until: u64 },
     /// After a retransmission timeout.
@@ -36,6 +38,15 @@ pub(crate) struct Rack {
     /// Recoveries for which a widened window is kept.
     persist: u32,
     widen_after: u64,
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// Whether nothing has to be repaired.
+    pub(crate) const fn is_orderly(self) -> bool {
+        matches!(self, Self::Open | Self::Reduced { .. })
+    }
 }
 
 // === impl Reduction ===

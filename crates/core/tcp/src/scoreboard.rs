@@ -1,4 +1,5 @@
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
 
@@ -66,6 +67,10 @@ pub(crate) struct Delivery {
     pub(crate) newest: Option<Newest>,
     /// When the newest segment that was sent only once was sent.
     pub(crate) unambiguous_at: Option<Time>,
+    /// Lowest end of those that were sent only once.
+    pub(crate) original_end: Option<u64>,
+    /// Whether any was sent more than once.
+    pub(crate) repeated: bool,
     /// Whether a segment that was sent only once arrived after one with higher bytes.
     pub(crate) reordered: bool,
 }
@@ -92,6 +97,7 @@ impl Delivery {
     fn add(&mut self, sent: &Sent, highest_before: u64) {
         self.segments += 1;
         let repeated = sent.transmissions > 1;
+        self.repeated |= repeated;
         let newer = self
             .newest
             .is_none_or(|newest| (sent.at, sent.end()) > (newest.at, newest.end));
@@ -105,6 +111,8 @@ impl Delivery {
         }
         if !repeated {
             self.unambiguous_at = self.unambiguous_at.max(Some(sent.at));
+            let end = sent.end();
+            self.original_end = Some(self.original_end.map_or(end, |known| known.min(end)));
             self.reordered |= sent.end() < highest_before;
         }
     }
@@ -338,6 +346,61 @@ impl Scoreboard {
         }
     }
 
+    /// Cuts what is longer than `mss` into pieces and counts all of it that is under way as lost: the
+    /// path will not carry it. Returns whether there was any.
+    pub(crate) fn cut(&mut self, mss: u32) -> bool {
+        if self
+            .sent
+            .iter()
+            .all(|sent| sent.len <= mss || sent.fate == Fate::Sacked)
+        {
+            return false;
+        }
+        let old = core::mem::take(&mut self.sent);
+        self.first += old.len() as u64;
+        self.by_time.clear();
+        self.to_repair.clear();
+        (self.in_flight, self.lost, self.sacked_count) = (0, 0, 0);
+        let mut in_flight = Vec::new();
+        for sent in old {
+            let long = sent.len > mss && sent.fate != Fate::Sacked;
+            let fate = if long { Fate::Lost } else { sent.fate };
+            let end = sent.end();
+            let mut start = sent.start;
+            while start < end {
+                let len = if long {
+                    mss.min(narrow(end - start))
+                } else {
+                    sent.len
+                };
+                let last = start + u64::from(len) >= end;
+                let number = self.first + self.sent.len() as u64;
+                match fate {
+                    Fate::InFlight => {
+                        self.in_flight += 1;
+                        in_flight.push((sent.at, number));
+                    }
+                    Fate::Lost => {
+                        self.lost += 1;
+                        self.to_repair.push_back(number);
+                    }
+                    Fate::Sacked => self.sacked_count += 1,
+                }
+                self.sent.push_back(Sent {
+                    start,
+                    len,
+                    fin: sent.fin && last,
+                    fate,
+                    ..sent
+                });
+                start += u64::from(len);
+            }
+        }
+        in_flight.sort_unstable();
+        self.by_time.extend(in_flight);
+        true
+    }
+
     /// Nothing was lost after all: what has not been repeated is on its way.
     pub(crate) fn restore_lost(&mut self) {
         while let Some(number) = self.to_repair.pop_front() {
@@ -426,4 +489,8 @@ impl Scoreboard {
         let adjacent = self.sent.iter().zip(self.sent.iter().skip(1));
         adjacent.for_each(|(one, next)| assert_eq!(one.end(), next.start));
     }
+}
+
+fn narrow(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }

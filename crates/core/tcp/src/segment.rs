@@ -19,6 +19,22 @@ pub struct Segment {
     pub payload: u32,
     /// The options.
     pub options: TcpOptions,
+    /// What the IP header says about congestion.
+    pub ecn: EcnCodepoint,
+}
+
+/// The ECN field of an IP header (RFC 3168 section 5).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EcnCodepoint {
+    /// The transport does not take marks.
+    #[default]
+    NotEct,
+    /// It does; the second codepoint.
+    Ect1,
+    /// It does; the codepoint that senders use.
+    Ect0,
+    /// A router marked the packet instead of dropping it.
+    Ce,
 }
 
 // === impl Segment ===
@@ -76,6 +92,7 @@ impl Segment {
             window: segment.window,
             payload: segment.payload_len,
             options: segment.options,
+            ecn: EcnCodepoint::from_bits(segment.ecn.unwrap_or(0)),
         }
     }
 
@@ -103,10 +120,42 @@ impl Segment {
             options: self.options,
             ip_id: None,
             ttl: None,
-            ecn: None,
+            ecn: Some(self.ecn.bits()),
             // At most 20 + 60.
             header_len: u16::try_from(40 + self.options_len()).unwrap_or(80),
         }
+    }
+}
+
+// === impl EcnCodepoint ===
+
+impl EcnCodepoint {
+    /// From the two low bits of the traffic class.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+
+    /// As the two low bits of the traffic class.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        match self {
+            Self::NotEct => 0,
+            Self::Ect1 => 1,
+            Self::Ect0 => 2,
+            Self::Ce => 3,
+        }
+    }
+
+    /// Whether a router may mark the packet instead of dropping it.
+    #[must_use]
+    pub const fn is_capable(self) -> bool {
+        !matches!(self, Self::NotEct)
     }
 }
 

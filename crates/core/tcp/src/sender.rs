@@ -1,6 +1,8 @@
 mod delivery_rate;
 mod reports;
+mod spurious;
 mod timers;
+mod validation;
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -15,6 +17,8 @@ use crate::recovery::{Phase, Rack, Reduction};
 use crate::rtt::RttEstimator;
 use crate::scoreboard::{Fate, Scoreboard, Sent};
 use crate::sender::delivery_rate::RateState;
+use crate::sender::spurious::{TimeoutCheck, Undo};
+use crate::sender::validation::{Pipe, Usage};
 
 /// The sending half: what may leave, what is lost, and when to ask.
 ///
@@ -32,6 +36,9 @@ pub(crate) struct Sender {
     /// Payload of a full segment.
     mss: u32,
     sack: bool,
+    /// Whether both ends take congestion marks, and whether the peer must be told of a reduction.
+    ecn: bool,
+    tell_reduction: bool,
     /// First unacknowledged (SND.UNA), next to be sent (SND.NXT), end of what was written.
     una: u64,
     nxt: u64,
@@ -48,15 +55,20 @@ pub(crate) struct Sender {
     timer: Option<Timer>,
     tail_probe: Option<TailProbe>,
     probe_due: bool,
+    /// A window too small for a full segment is used all the same, once.
+    crumb_due: bool,
     window_probes: u32,
     timeouts: u32,
     duplicate_acks: u32,
     /// RFC 6582 section 3.2 step 1: recovery does not begin again below this.
     recover: u64,
     first_repair_at: Option<Time>,
+    undo: Option<Undo>,
+    timeout_check: TimeoutCheck,
     pacer: Pacer,
     rate: RateState,
     usage: Usage,
+    pipe: Pipe,
     last_sent_at: Option<Time>,
     counters: Counters,
 }
@@ -75,16 +87,6 @@ struct Window {
 #[derive(Clone, Copy, Debug, Default)]
 struct Pacer {
     next_at: Time,
-}
-
-/// Whether the window was in use (Linux `tcp_cwnd_validate`).
-#[derive(Clone, Copy, Debug, Default)]
-struct Usage {
-    limited: bool,
-    most_outstanding: u32,
-    round_ends_at: u64,
-    used: u32,
-    since: Time,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,17 +136,27 @@ pub(crate) struct Report {
     pub(crate) window: u64,
     /// Whether the segment carried data, SYN or FIN, so that it cannot be a duplicate ACK.
     pub(crate) occupied: bool,
+    /// Whether the peer echoes a congestion mark.
+    pub(crate) marked: bool,
     /// When the segment that is echoed left, in whole milliseconds, where timestamps are in use.
     pub(crate) echoed_at: Option<Time>,
 }
 
 /// A data segment to be sent.
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what a header says, bit by bit"
+)]
 pub(crate) struct Fragment {
     pub(crate) start: u64,
     pub(crate) payload: u32,
     pub(crate) fin: bool,
     pub(crate) push: bool,
+    /// Whether it was sent before.
+    pub(crate) repeated: bool,
+    /// Whether it tells the peer that the window was reduced (CWR).
+    pub(crate) reduced: bool,
 }
 
 // === impl Sender ===
@@ -158,6 +170,8 @@ impl Sender {
             rtt: RttEstimator::new(config.min_rto),
             mss,
             sack: false,
+            ecn: false,
+            tell_reduction: false,
             una: 0,
             nxt: 1,
             written: 1,
@@ -171,14 +185,18 @@ impl Sender {
             timer: None,
             tail_probe: None,
             probe_due: false,
+            crumb_due: false,
             window_probes: 0,
             timeouts: 0,
             duplicate_acks: 0,
             recover: 0,
             first_repair_at: None,
+            undo: None,
+            timeout_check: TimeoutCheck::Off,
             pacer: Pacer::default(),
             rate: RateState::default(),
             usage: Usage::default(),
+            pipe: Pipe::default(),
             last_sent_at: None,
             counters: Counters::default(),
             config: config.clone(),
@@ -186,9 +204,17 @@ impl Sender {
     }
 
     /// The handshake is complete: `mss` is what a full segment carries, `window` what the peer offered.
-    pub(crate) fn establish(&mut self, now: Time, mss: u32, sack: bool, window: u64, from: u64) {
+    pub(crate) fn establish(
+        &mut self,
+        now: Time,
+        mss: u32,
+        (sack, ecn): (bool, bool),
+        window: u64,
+        from: u64,
+    ) {
         self.mss = mss.max(1);
         self.sack = sack;
+        self.ecn = ecn;
         self.una = 1;
         self.controller = start(&self.config, self.mss);
         self.window = Window {
@@ -204,6 +230,11 @@ impl Sender {
 
     pub(crate) const fn una(&self) -> u64 {
         self.una
+    }
+
+    /// Whether `ack` is older than any window that the peer has offered (RFC 5961 section 5.2).
+    pub(crate) const fn is_ancient(&self, ack: u64) -> bool {
+        ack.saturating_add(self.window.largest) < self.una
     }
 
     pub(crate) const fn nxt(&self) -> u64 {
@@ -317,11 +348,23 @@ impl Sender {
         if self.blocked_by_pacing(now) {
             return None;
         }
+        if self.timeout_check == TimeoutCheck::NewData {
+            if self.in_flight() < self.cwnd()
+                && let Ok(payload) = self.next_payload()
+            {
+                return Some(self.send_new(now, payload));
+            }
+            if matches!(self.phase, Phase::Loss { until } if self.nxt > until) {
+                return None;
+            }
+            // There is nothing new that could tell.
+            self.timeout_check = TimeoutCheck::Off;
+        }
         if self.board.lost() > 0 && self.in_flight() < self.cwnd() && self.board.has_repairs() {
             let stamp = self.stamp(now);
             if let Some(sent) = self.board.repair(now, stamp) {
                 self.on_repair(now, &sent);
-                return Some(fragment_of(&sent, self.nxt));
+                return Some(self.repetition(&sent));
             }
         }
         let payload = self.next_payload().ok()?;
@@ -343,8 +386,10 @@ impl Sender {
             //= https://www.rfc-editor.org/rfc/rfc9293#section-3.8.6.2.1
             //# (1) if a maximum-sized segment can be sent, i.e., if:
             //#        min(D,U) >= Eff.snd.MSS
-            // or at least half of the largest window ever seen (case 3); else wait for more room.
-            if room == 0 || room * 2 < self.window.largest {
+            // or at least half of the largest window ever seen (case 3); else wait for more room, or for
+            // the override timeout (case 4).
+            let crumb = self.config.silly_window_avoidance && !self.crumb_due;
+            if room == 0 || (crumb && room * 2 < self.window.largest) {
                 return Err(Hold::ReceiveWindow);
             }
             return Ok(narrow(room));
@@ -379,6 +424,7 @@ impl Sender {
             at: now,
             stamp,
         });
+        self.crumb_due = false;
         self.nxt = start + u64::from(len);
         if payload < self.mss {
             self.short_end = self.nxt;
@@ -396,11 +442,52 @@ impl Sender {
             payload,
             fin,
             push: end == self.written || fin,
+            repeated: false,
+            //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.2
+            //# When an ECN-Capable TCP sender reduces its congestion window for any
+            //# reason (because of a retransmit timeout, a Fast Retransmit, or in
+            //# response to an ECN Notification), the TCP sender sets the CWR flag in
+            //# the TCP header of the first new data packet sent after the window
+            //# reduction.
+            reduced: payload > 0 && core::mem::take(&mut self.tell_reduction),
+        }
+    }
+
+    fn repetition(&self, sent: &Sent) -> Fragment {
+        Fragment {
+            start: sent.start,
+            payload: sent.len - u32::from(sent.fin),
+            fin: sent.fin,
+            push: sent.end() == self.nxt,
+            repeated: true,
+            reduced: false,
+        }
+    }
+
+    /// The path carries segments of `mss` bytes of payload at most. What is under way and longer is cut
+    /// and sent again; the window stays, because nothing speaks of congestion (RFC 1191 section 6.4).
+    pub(crate) fn limit_segments(&mut self, now: Time, mss: u32) {
+        let mss = mss.max(1);
+        if mss >= self.mss {
+            return;
+        }
+        self.mss = mss;
+        if self.board.cut(mss) {
+            self.phase = Phase::Loss { until: self.nxt };
+            self.recover = self.nxt;
+            self.reduction = None;
+            self.timeout_check = TimeoutCheck::Off;
+            self.undo = None;
+            self.tail_probe = None;
+            self.arm(now);
         }
     }
 
     fn on_repair(&mut self, now: Time, sent: &Sent) {
         self.counters.retransmissions += 1;
+        if let Some(undo) = &mut self.undo {
+            undo.on_repair();
+        }
         self.first_repair_at = self.first_repair_at.or(Some(now));
         self.on_transmit(now, sent.len);
         if self
@@ -476,94 +563,6 @@ impl Sender {
             Hold::Application
         }
     }
-
-    /// What keeps the next segment back.
-    pub(crate) fn hold(&self, now: Time) -> Hold {
-        if self.phase != Phase::Open {
-            return Hold::Recovery;
-        }
-        match self.next_payload() {
-            Err(hold) => hold,
-            Ok(_) if self.in_flight() >= self.cwnd() => {
-                if self.controller.in_slow_start() {
-                    Hold::SlowStart
-                } else {
-                    Hold::CongestionAvoidance
-                }
-            }
-            Ok(_) if self.blocked_by_pacing(now) => Hold::Pacing,
-            Ok(_) => Hold::Propagation,
-        }
-    }
-
-    /// To be called when nothing more leaves at `now`.
-    pub(crate) fn settle(&mut self, now: Time) {
-        let limited = self.in_flight() >= self.cwnd();
-        let outstanding = self.board.outstanding();
-        // `tcp_cwnd_validate`.
-        if self.una >= self.usage.round_ends_at
-            || limited
-            || (!self.usage.limited && outstanding > self.usage.most_outstanding)
-        {
-            self.usage.limited = limited;
-            self.usage.most_outstanding = outstanding;
-            self.usage.round_ends_at = self.nxt;
-        }
-        if self.is_cwnd_limited() {
-            self.usage.used = 0;
-            self.usage.since = now;
-        } else {
-            self.usage.used = self.usage.used.max(outstanding);
-            let long = now.since(self.usage.since) >= self.rtt.timeout();
-            if self.config.restart_after_idle
-                && long
-                && outstanding > 0
-                && self.phase == Phase::Open
-                && !self.refused
-            {
-                self.controller.on_application_limited(self.usage.used);
-                self.usage.used = 0;
-                self.usage.since = now;
-            }
-        }
-        if !self.has_new() && !limited && self.board.lost() == 0 {
-            // `tcp_rate_check_app_limited`: up to here the application may have set the pace.
-            let until = self.rate.delivered + u64::from(self.board.in_flight());
-            self.rate.limited_until = Some(until.max(1));
-        }
-        // A closed window is asked about, where nothing outstanding will bring news of it.
-        if outstanding == 0
-            && self.timer.is_none()
-            && self.has_new()
-            && self.next_payload().is_err()
-        {
-            self.arm_window_probe(now);
-        }
-    }
-
-    fn is_cwnd_limited(&self) -> bool {
-        // In slow start a window half used may still grow (RFC 5681 section 3.1, `tcp_is_cwnd_limited`).
-        self.usage.limited
-            || (self.controller.in_slow_start()
-                && self.controller.cwnd() < self.usage.most_outstanding.saturating_mul(2))
-    }
-
-    fn restart_if_idle(&mut self, now: Time) {
-        if self.nxt > self.una {
-            return;
-        }
-        if let Some(last) = self.last_sent_at {
-            let idle = now.since(last);
-            let rto = self.rtt.timeout();
-            //= https://www.rfc-editor.org/rfc/rfc5681#section-4.1
-            //# Therefore, a TCP SHOULD set cwnd to no more than RW before beginning
-            //# transmission if the TCP has not sent data in an interval exceeding
-            //# the retransmission timeout.
-            let restart = self.config.restart_after_idle && idle > rto;
-            self.controller.on_idle(now, idle, rto, restart);
-        }
-        self.usage.since = now;
-    }
 }
 
 fn start(config: &Config, mss: u32) -> Box<dyn Controller> {
@@ -576,15 +575,6 @@ fn start(config: &Config, mss: u32) -> Box<dyn Controller> {
         paced: config.pacing != Pacing::Off,
         seed: config.seed,
     })
-}
-
-fn fragment_of(sent: &Sent, nxt: u64) -> Fragment {
-    Fragment {
-        start: sent.start,
-        payload: sent.len - u32::from(sent.fin),
-        fin: sent.fin,
-        push: sent.end() == nxt,
-    }
 }
 
 /// Timestamps count whole milliseconds.

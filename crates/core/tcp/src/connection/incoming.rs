@@ -5,9 +5,10 @@ use core::time::Duration;
 use units::{SeqNum, Time};
 use wire::TcpFlags;
 
-use super::{Bare, Connection, DEFAULT_MSS, Negotiated, full_segment};
+use super::{Bare, Challenges, Connection, DEFAULT_MSS, Negotiated, full_segment};
+use crate::config::Ecn;
 use crate::output::{Event, Placement};
-use crate::segment::{Segment, unwrap, wrap};
+use crate::segment::{EcnCodepoint, Segment, unwrap, wrap};
 use crate::sender::Report;
 use crate::state::State;
 
@@ -47,7 +48,18 @@ impl Connection {
 
     pub(super) fn take_syn(&mut self, now: Time, segment: &Segment) {
         let options = &segment.options;
+        // RFC 3168 section 6.1.1: a SYN asks with both flags, a SYN-ACK grants with one.
+        let flags = segment.flags;
+        let ecn = match (flags.contains(TcpFlags::ECE), flags.contains(TcpFlags::CWR)) {
+            (true, true) => segment.ack.is_none() && self.config.ecn != Ecn::Off,
+            (true, false) => {
+                let asked = self.handshake.attempts == 1 && self.config.ecn == Ecn::Request;
+                segment.ack.is_some() && asked
+            }
+            (false, _) => false,
+        };
         self.negotiated = Negotiated {
+            ecn,
             mss: options.mss.unwrap_or(DEFAULT_MSS).max(64),
             peer_shift: options
                 .window_scale
@@ -90,8 +102,9 @@ impl Connection {
             self.negotiated.peer_shift.unwrap_or(0)
         };
         let window = u64::from(segment.window) << shift;
+        let options = (self.negotiated.sack, self.negotiated.ecn);
         self.sender
-            .establish(now, payload.into(), self.negotiated.sack, window, 1);
+            .establish(now, payload.into(), options, window, 1);
         self.events.push(Event::Established);
         if self.sender.is_closing() {
             self.state = State::FinWait1;
@@ -125,10 +138,10 @@ impl Connection {
             //# If the RST bit is set and the sequence number exactly matches the
             //# next expected sequence number (RCV.NXT), then TCP MUST reset the
             //# connection.
-            if start == self.receiver.next() {
+            if start == self.receiver.next() || !self.config.challenge_acks {
                 self.end(Event::Reset);
             } else {
-                self.acknowledge();
+                self.challenge(now);
             }
             return None;
         }
@@ -137,10 +150,17 @@ impl Connection {
             //# If the SYN bit is set, irrespective of the sequence number, TCP
             //# MUST send an ACK (also referred to as challenge ACK) to the remote
             //# peer
-            self.acknowledge();
+            if self.config.challenge_acks {
+                self.challenge(now);
+            } else {
+                // RFC 793 section 3.9: a SYN in the window is an error.
+                self.end(Event::Reset);
+                self.urgent = Some(Bare::Reset);
+            }
             return None;
         }
         self.remember_timestamp(now, segment, start);
+        self.take_mark(segment);
         if !self.take_acknowledgement(now, segment, start) {
             return None;
         }
@@ -163,6 +183,42 @@ impl Connection {
                 .take(now, start, segment.payload, fin, false, Duration::ZERO);
         }
         self.acknowledge_unacceptable(now, segment);
+    }
+
+    /// A router's mark is echoed until the peer says that it has slowed down.
+    fn take_mark(&mut self, segment: &Segment) {
+        if !self.negotiated.ecn {
+            return;
+        }
+        if segment.flags.contains(TcpFlags::CWR) {
+            self.echo_mark = false;
+            if segment.payload > 0 {
+                self.receiver.acks.at_once();
+            }
+        }
+        if segment.ecn == EcnCodepoint::Ce {
+            if !self.echo_mark {
+                self.receiver.acks.at_once();
+            }
+            self.echo_mark = true;
+        }
+    }
+
+    /// Tells where we are to whoever sent something that may be forged, ten times in five seconds at
+    /// most (RFC 5961 section 7 asks for a limit and leaves it open).
+    fn challenge(&mut self, now: Time) {
+        const MOST: u32 = 10;
+        const INTERVAL: Duration = Duration::from_secs(5);
+        if now.since(self.challenges.since) >= INTERVAL {
+            self.challenges = Challenges {
+                since: now,
+                count: 0,
+            };
+        }
+        if self.challenges.count < MOST {
+            self.challenges.count += 1;
+            self.acknowledge();
+        }
     }
 
     /// Two ends that find each other's acknowledgements unacceptable would answer each other for ever
@@ -235,6 +291,14 @@ impl Connection {
             self.acknowledge();
             return false;
         }
+        if self.config.challenge_acks && self.sender.is_ancient(to) {
+            //= https://www.rfc-editor.org/rfc/rfc5961#section-5.2
+            //# All incoming segments whose ACK value
+            //# doesn't satisfy the above condition MUST be discarded and an ACK sent
+            //# back.
+            self.challenge(now);
+            return false;
+        }
         let shift = self.negotiated.peer_shift.unwrap_or(0);
         let echoed_at = self.echoed_at(now, segment);
         if let Some(at) = echoed_at {
@@ -246,6 +310,7 @@ impl Connection {
                 from: start,
                 window: u64::from(segment.window) << shift,
                 occupied: segment.sequence_len() > 0,
+                marked: segment.flags.contains(TcpFlags::ECE),
                 echoed_at,
             };
             let (near, iss) = (self.sender.una(), self.iss);

@@ -4,9 +4,10 @@ use units::Time;
 use wire::{TcpFlags, TcpOptions};
 
 use super::{Bare, Connection};
+use crate::config::Ecn;
 use crate::output::Output;
 use crate::rtt::INITIAL_RTO;
-use crate::segment::{Segment, wrap};
+use crate::segment::{EcnCodepoint, Segment, wrap};
 use crate::sender::Fragment;
 use crate::state::State;
 
@@ -30,11 +31,18 @@ impl Connection {
             timestamps: timestamps.then(|| self.timestamps.option(now)),
             ..TcpOptions::default()
         };
-        let flags = if answer {
+        let mut flags = if answer {
             TcpFlags::SYN.union(TcpFlags::ACK)
         } else {
             TcpFlags::SYN
         };
+        // RFC 3168 section 6.1.1: both flags ask, ECE alone grants. A path that drops such SYNs gets an
+        // ordinary one the next time (section 6.1.1.1, `tcp_ecn_fallback`).
+        if answer && self.negotiated.ecn {
+            flags = flags.union(TcpFlags::ECE);
+        } else if !answer && self.config.ecn == Ecn::Request && self.handshake.attempts == 1 {
+            flags = flags.union(TcpFlags::ECE).union(TcpFlags::CWR);
+        }
         let segment = Segment {
             seq: self.iss,
             ack: answer.then(|| wrap(self.receiver.next(), self.receiver.start)),
@@ -42,6 +50,7 @@ impl Connection {
             window: self.receiver.offer_initial_window(),
             payload: 0,
             options,
+            ecn: EcnCodepoint::NotEct,
         };
         Output::Transmit { segment, offset: 0 }
     }
@@ -57,8 +66,21 @@ impl Connection {
         if fragment.payload > 0 {
             self.receiver.acks.on_data_sent(now);
         }
+        if fragment.reduced {
+            flags = flags.union(TcpFlags::CWR);
+        }
+        //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.5
+        //# This document specifies ECN-capable TCP implementations MUST NOT set
+        //# either ECT codepoint (ECT(0) or ECT(1)) in the IP header for
+        //# retransmitted data packets
+        let capable = self.negotiated.ecn && fragment.payload > 0 && !fragment.repeated;
         let segment = Segment {
             payload: fragment.payload,
+            ecn: if capable {
+                EcnCodepoint::Ect0
+            } else {
+                EcnCodepoint::NotEct
+            },
             ..self.segment(now, fragment.start, flags)
         };
         Output::Transmit {
@@ -81,7 +103,16 @@ impl Connection {
     }
 
     /// A segment from `start` that acknowledges where we are.
-    pub(super) fn segment(&mut self, now: Time, start: u64, flags: TcpFlags) -> Segment {
+    pub(super) fn segment(&mut self, now: Time, start: u64, mut flags: TcpFlags) -> Segment {
+        //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.3
+        //# After a TCP receiver sends an ACK packet with the ECN-Echo bit set,
+        //# that TCP receiver continues to set the ECN-Echo flag in all the ACK
+        //# packets it sends (whether they acknowledge CE data packets or non-CE
+        //# data packets) until it receives a CWR packet (a packet with the CWR
+        //# flag set).
+        if self.echo_mark && !flags.contains(TcpFlags::RST) {
+            flags = flags.union(TcpFlags::ECE);
+        }
         let timestamps = self.negotiated.timestamps;
         let mut options = TcpOptions {
             timestamps: timestamps.then(|| self.timestamps.option(now)),
@@ -99,6 +130,7 @@ impl Connection {
             window,
             payload: 0,
             options,
+            ecn: EcnCodepoint::NotEct,
         }
     }
 }

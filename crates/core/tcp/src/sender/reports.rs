@@ -5,7 +5,8 @@ use core::time::Duration;
 use congestion::{Acknowledgement, DeliveryRate};
 use units::Time;
 
-use super::{Report, Sender, floor_millis};
+use super::spurious::{TimeoutCheck, Undo};
+use super::{Report, Sender};
 use crate::config::LossDetection;
 use crate::recovery::{Phase, Reduction};
 use crate::scoreboard::Delivery;
@@ -21,7 +22,7 @@ impl Sender {
         let window_changed = self.update_window(report);
         let in_flight_before = self.in_flight();
         let mut delivery = Delivery::default();
-        let mut duplicate = false;
+        let mut duplicate = None;
         if self.sack {
             duplicate = self.take_blocks(report.to, blocks, &mut delivery);
         }
@@ -58,17 +59,21 @@ impl Sender {
         if delivery.reordered {
             self.rack.on_reordering();
         }
-        if duplicate {
+        if duplicate.is_some() {
             self.rack.on_duplicate(self.una, self.nxt);
         }
         let rate = self.rate_sample(now, &delivery);
         let recovering = self.phase != Phase::Open;
+        self.measure_pipe(now, delivery.segments);
+        self.undo_if_spurious(now, report, advanced, &delivery, duplicate);
         if advanced {
-            self.undo_if_spurious(now, report);
-            self.answer_probe(now, duplicate);
+            self.answer_probe(now, duplicate.is_some());
         }
         let (lost, reorder_at) = self.detect(now, advanced);
         self.advance_phase(now, advanced, lost);
+        if report.marked && self.ecn && self.phase == Phase::Open {
+            self.reduce_for_mark(now);
+        }
         self.control(
             now,
             &delivery,
@@ -102,32 +107,35 @@ impl Sender {
         changed
     }
 
-    /// Whether the first block reports a duplicate (RFC 2883).
+    /// Reports what has arrived above holes; returns the duplicate that the first block tells of.
     pub(super) fn take_blocks(
         &mut self,
         to: u64,
         blocks: impl Iterator<Item = (u64, u64)>,
         delivery: &mut Delivery,
-    ) -> bool {
-        let mut duplicate = false;
+    ) -> Option<(u64, u64)> {
+        let mut duplicate = None;
         let mut first: Option<(u64, u64)> = None;
-        for (left, right) in blocks {
+        for (position, (left, right)) in blocks.enumerate() {
             if left >= right || right > self.nxt {
                 continue;
             }
+            // RFC 2883 section 4: the first block is below the acknowledgement, or inside the second.
             match first {
-                None => {
+                None if position == 0 => {
                     first = Some((left, right));
-                    duplicate = right <= to;
+                    duplicate = first.filter(|_| right <= to);
                 }
-                Some(block) if !duplicate => duplicate = left <= block.0 && block.1 <= right,
-                Some(_) => {}
+                Some(block) if position == 1 && left <= block.0 && block.1 <= right => {
+                    duplicate = first;
+                }
+                None | Some(_) => {}
             }
             if left > self.una && right > to {
                 self.board.sack(left..right, delivery);
             }
         }
-        duplicate
+        duplicate.filter(|_| self.config.duplicate_sack)
     }
 
     pub(super) fn detect(&mut self, now: Time, advanced: bool) -> (u32, Option<Time>) {
@@ -136,7 +144,7 @@ impl Sender {
         }
         match (self.config.loss_detection, self.rack.newest) {
             (LossDetection::Rack, Some(newest)) => {
-                let recovering = self.phase != Phase::Open;
+                let recovering = !self.phase.is_orderly();
                 let sacked = self.board.sacked();
                 let wait = self
                     .rack
@@ -154,14 +162,16 @@ impl Sender {
             //# When the third duplicate ACK is received, the TCP sender first
             //# checks the value of recover to see if the Cumulative
             //# Acknowledgment field covers more than recover.
-            Phase::Open if self.duplicate_acks == 3 && !advanced && self.una > self.recover => {
+            Phase::Open | Phase::Reduced { .. }
+                if self.duplicate_acks == 3 && !advanced && self.una > self.recover =>
+            {
                 self.board.lose_first()
             }
             Phase::Recovery { until } if advanced && self.una < until => {
                 // RFC 6582 section 3.2 step 3, partial acknowledgment: the next hole is at its edge.
                 self.board.lose_first()
             }
-            Phase::Open | Phase::Recovery { .. } | Phase::Loss { .. } => 0,
+            Phase::Open | Phase::Reduced { .. } | Phase::Recovery { .. } | Phase::Loss { .. } => 0,
         }
     }
 
@@ -170,6 +180,15 @@ impl Sender {
             Phase::Open => {
                 if lost > 0 {
                     self.enter_recovery(now);
+                }
+            }
+            Phase::Reduced { until } => {
+                if lost > 0 {
+                    // The window has been reduced for this flight already.
+                    self.begin_recovery();
+                } else if self.una > until {
+                    // Something sent after the reduction has arrived, and the notice of it too.
+                    self.leave_recovery(now);
                 }
             }
             Phase::Recovery { until } | Phase::Loss { until } => {
@@ -186,39 +205,50 @@ impl Sender {
     pub(super) fn enter_recovery(&mut self, now: Time) {
         let cwnd = self.cwnd();
         let in_flight = self.in_flight();
-        self.phase = Phase::Recovery { until: self.nxt };
-        self.recover = self.nxt;
-        self.first_repair_at = None;
-        self.tail_probe = None;
+        self.begin_recovery();
+        self.undo = Some(Undo::new(self.una));
+        self.fall_to_pipe();
         self.controller.on_congestion_event(now, in_flight);
+        self.tell_reduction = self.ecn;
         let spread = self.config.proportional_rate_reduction;
         if spread && !self.controller.shapes_recovery() {
             self.reduction = Some(Reduction::start(cwnd, in_flight));
         }
     }
 
+    fn begin_recovery(&mut self) {
+        self.phase = Phase::Recovery { until: self.nxt };
+        self.recover = self.nxt;
+        self.first_repair_at = None;
+        self.tail_probe = None;
+    }
+
+    //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.2
+    //# If the sender receives an ECN-Echo (ECE) ACK
+    //# packet (that is, an ACK packet with the ECN-Echo flag set in the TCP
+    //# header), then the sender knows that congestion was encountered in the
+    //# network on the path from the sender to the receiver.
+    // Once per window of data: a flight that is being reduced for is left alone.
+    fn reduce_for_mark(&mut self, now: Time) {
+        let cwnd = self.cwnd();
+        let in_flight = self.in_flight();
+        self.phase = Phase::Reduced { until: self.nxt };
+        self.fall_to_pipe();
+        self.controller.on_congestion_mark(now, in_flight);
+        self.tell_reduction = true;
+        if self.config.proportional_rate_reduction && !self.controller.shapes_recovery() {
+            self.reduction = Some(Reduction::start(cwnd, in_flight));
+        }
+    }
+
     pub(super) fn leave_recovery(&mut self, now: Time) {
         self.phase = Phase::Open;
+        self.timeout_check = TimeoutCheck::Off;
         self.reduction = None;
         self.duplicate_acks = 0;
         self.first_repair_at = None;
         self.rack.on_recovery_end();
         self.controller.on_recovery_end(now);
-    }
-
-    /// RFC 3522 (Eifel): the ACK that ends the wait echoes a time before the first repetition, so it was
-    /// caused by the original, and nothing had been lost.
-    pub(super) fn undo_if_spurious(&mut self, now: Time, report: &Report) {
-        let (Some(echoed), Some(repaired)) = (report.echoed_at, self.first_repair_at) else {
-            return;
-        };
-        if self.phase == Phase::Open || echoed >= floor_millis(repaired) {
-            return;
-        }
-        self.board.restore_lost();
-        self.controller.undo();
-        self.counters.spurious += 1;
-        self.leave_recovery(now);
     }
 
     pub(super) fn answer_probe(&mut self, now: Time, duplicate: bool) {
@@ -256,7 +286,7 @@ impl Sender {
         if delivery.segments == 0 && rtt.is_none() && lost == 0 {
             return;
         }
-        let in_recovery = matches!(self.phase, Phase::Recovery { .. });
+        let in_recovery = matches!(self.phase, Phase::Recovery { .. } | Phase::Reduced { .. });
         self.controller.on_ack(&Acknowledgement {
             now,
             delivered: delivery.segments,
@@ -264,12 +294,15 @@ impl Sender {
             rtt,
             in_flight_before,
             in_flight,
-            may_grow: !in_recovery && advanced && !(recovering && self.phase == Phase::Open),
+            may_grow: !in_recovery
+                && advanced
+                && !(recovering && self.phase == Phase::Open)
+                && self.is_validated(),
             cwnd_limited: self.is_cwnd_limited(),
             acked_to: self.una,
             sent_to: self.nxt,
             rate,
-            recovering: self.phase != Phase::Open,
+            recovering: !self.phase.is_orderly(),
         });
     }
 }

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use units::Time;
 
-use super::{Fragment, Sender, fragment_of};
+use super::spurious::{TimeoutCheck, Undo};
+use super::{Fragment, Sender};
 use crate::probes::{Purpose, TailProbe, Timer, probe_timeout};
 use crate::recovery::Phase;
 use crate::scoreboard::Fate;
@@ -45,7 +46,7 @@ impl Sender {
         let rto_at = now + self.rtt.timeout();
         let probes = self.config.tail_loss_probe
             && self.sack
-            && self.phase == Phase::Open
+            && self.phase.is_orderly()
             && self.tail_probe.is_none()
             && self.rtt.smoothed().is_some();
         let mut timer = Timer {
@@ -95,6 +96,11 @@ impl Sender {
                     return Err(());
                 }
                 self.arm_window_probe(now);
+                if self.window.edge > self.nxt {
+                    // Some room there is, though too little for a full segment: the override timeout.
+                    self.crumb_due = true;
+                    return Ok(false);
+                }
                 return Ok(true);
             }
         }
@@ -113,10 +119,20 @@ impl Sender {
         // Only the first of a row reduces the threshold (RFC 5681 section 3.1, equation 4).
         let repeated =
             matches!(self.phase, Phase::Loss { until } if self.timeouts > 1 && self.una < until);
+        // Not while fast recovery is under way: there the repairs themselves may have been lost.
+        let check = self.config.forward_rto && (self.phase.is_orderly() || self.timeouts > 1);
         if !repeated {
+            self.fall_to_pipe();
             self.controller.on_timeout(now, self.in_flight());
             self.first_repair_at = None;
+            self.undo = Some(Undo::new(self.una));
+            self.tell_reduction = self.ecn;
         }
+        self.timeout_check = if check {
+            TimeoutCheck::Repeated
+        } else {
+            TimeoutCheck::Off
+        };
         if self
             .board
             .first()
@@ -162,7 +178,7 @@ impl Sender {
                 repeated: true,
             });
             self.on_transmit(now, sent.len);
-            Some(fragment_of(&sent, self.nxt))
+            Some(self.repetition(&sent))
         };
         if let Some(probe) = &mut self.tail_probe {
             probe.until = self.nxt;

@@ -1,6 +1,7 @@
 //! The endpoint against itself and against scripts.
 
 mod conformance;
+mod marks_and_doubts;
 mod pair;
 mod properties;
 mod script;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::vec::Vec;
 use units::{SeqNum, Time};
 
-use crate::{Config, Connection, Event, Output, Placement, Segment};
+use crate::{Config, Connection, EcnCodepoint, Event, Output, Placement, Segment};
 
 /// What the wire does to a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,6 +15,8 @@ pub(super) enum Fate {
     Deliver,
     Lose,
     Repeat,
+    /// A router marks it, if it may.
+    Mark,
     Delay(Duration),
     /// Not before this moment, then in order.
     Hold(Time),
@@ -189,15 +191,19 @@ impl Pair {
         }
     }
 
-    fn transmit(&mut self, side: usize, segment: Segment, offset: u64) {
+    fn transmit(&mut self, side: usize, mut segment: Segment, offset: u64) {
         let scaled = self.ends.iter().all(|end| end.config.window_scaling);
         self.ends[side].check_edge(&segment, scaled);
         self.ends[side].sent_segments.push((self.now, segment));
         let index = self.counts[side];
         self.counts[side] += 1;
         let arrival = self.now + self.delay;
-        let (copies, at) = match (self.fate)(side, index, &segment) {
-            Fate::Deliver => (1, arrival),
+        let fate = (self.fate)(side, index, &segment);
+        if fate == Fate::Mark && segment.ecn.is_capable() {
+            segment.ecn = EcnCodepoint::Ce;
+        }
+        let (copies, at) = match fate {
+            Fate::Deliver | Fate::Mark => (1, arrival),
             Fate::Lose => (0, arrival),
             Fate::Repeat => (2, arrival),
             Fate::Delay(extra) => (1, arrival + extra),

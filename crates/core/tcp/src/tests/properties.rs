@@ -10,12 +10,13 @@ use wire::{SackBlocks, TcpFlags, TcpOptions, Timestamps};
 
 use super::pair::{Fate, Pair};
 use crate::{
-    AckPolicy, Config, Connection, LossDetection, Output, Pacing, ReceiveBuffer, Segment, State,
+    AckPolicy, Config, Connection, Ecn, EcnCodepoint, KeepAlive, LossDetection, Output, Pacing,
+    ReceiveBuffer, Segment, State,
 };
 
 fn config() -> impl Strategy<Value = Config> {
     let flags = (
-        any::<[bool; 8]>(),
+        any::<[bool; 16]>(),
         1_u32..30,
         1_000_u64..300_000,
         2_000_u64..300_000,
@@ -31,7 +32,19 @@ fn config() -> impl Strategy<Value = Config> {
     ]);
     (flags, algorithm, acks, 200_u16..1460).prop_map(
         |((flags, cwnd, receive, send), algorithm, acks, mss)| {
-            let [scaling, timestamps, sack, nagle, rack, probe, spread, paced] = flags;
+            let [
+                scaling,
+                timestamps,
+                sack,
+                nagle,
+                rack,
+                probe,
+                spread,
+                paced,
+                marks,
+                ..,
+            ] = flags;
+            let [.., check, doubles, challenges, kept, alive, crumbs, limited] = flags;
             let fixed = ReceiveBuffer::Fixed(Bytes::new(if scaling {
                 receive
             } else {
@@ -60,6 +73,14 @@ fn config() -> impl Strategy<Value = Config> {
                 },
                 tail_loss_probe: probe,
                 proportional_rate_reduction: spread,
+                ecn: if marks { Ecn::Request } else { Ecn::Accept },
+                forward_rto: check,
+                duplicate_sack: doubles,
+                challenge_acks: challenges,
+                keep_unused_window: kept,
+                keep_alive: alive.then(KeepAlive::default),
+                silly_window_avoidance: crumbs,
+                limited_transmit: limited,
                 retries: 60,
                 syn_retries: 60,
                 ..Config::linux()
@@ -116,6 +137,7 @@ fn segment() -> impl Strategy<Value = Segment> {
                         sack,
                         timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
                     },
+                    ecn: EcnCodepoint::from_bits(window.to_le_bytes()[0]),
                 }
             },
         )
@@ -141,6 +163,7 @@ proptest! {
             match fates.get(count - 1).copied().unwrap_or(9) {
                 0..4 => Fate::Lose,
                 4..6 => Fate::Repeat,
+                30..34 => Fate::Mark,
                 6..9 => Fate::Delay(Duration::from_millis(u64::try_from(count % 60).unwrap())),
                 _ => Fate::Deliver,
             }
@@ -186,6 +209,9 @@ proptest! {
                 0 => { connection.write(now, u64::from(segment.payload) * 40); }
                 1 => { connection.read(now, u64::from(segment.payload)); }
                 2 => connection.close(),
+                3 if segment.window > 40_000 => {
+                    connection.set_path_mtu(now, segment.window >> 5, 20);
+                }
                 3 => connection.handle_timeout(now),
                 _ => {
                     if step > 5 && let Some(last) = sent.last() {

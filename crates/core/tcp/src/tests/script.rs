@@ -5,6 +5,7 @@
 //! +0    > S. 0:0(0) ack 1 <mss 1460>                         the endpoint sends exactly this, then
 //! +0    ! write 1000                                         the application: write, read, close, abort
 //! +0    ? ESTABLISHED                                        the state must be
+//! +0    = cwnd 5                                             so must cwnd or ssthresh, in segments
 //! ```
 //! Numbers count from each side's SYN. What a `>` line does not mention is not compared; an unmentioned
 //! segment is an error. Times are exact to the millisecond.
@@ -18,7 +19,7 @@ use std::vec::Vec;
 use units::{SeqNum, Time};
 use wire::{TcpFlags, TcpOptions, Timestamps};
 
-use crate::{Config, Connection, Output, Segment};
+use crate::{Config, Connection, EcnCodepoint, Output, Segment};
 
 const OURS: SeqNum = SeqNum::new(3_000_000_000);
 const THEIRS: SeqNum = SeqNum::new(4_294_960_000);
@@ -80,7 +81,8 @@ impl Player {
                     Err(format!("the state is {state}"))
                 }
             }
-            other => Err(format!("`{other}` is none of < > ! ?")),
+            "=" => self.compare(rest.trim()),
+            other => Err(format!("`{other}` is none of < > ! ? =")),
         }
     }
 
@@ -139,6 +141,10 @@ impl Player {
             !named.contains(&"win") || sent.window == wanted.window,
         )?;
         same(
+            "the ECN field",
+            !named.contains(&"ecn") || sent.ecn == wanted.ecn,
+        )?;
+        same(
             "SACK",
             !named.contains(&"sack") || sent.options.sack == wanted.options.sack,
         )?;
@@ -156,6 +162,21 @@ impl Player {
         )
     }
 
+    fn compare(&self, text: &str) -> Result<(), String> {
+        let (name, wanted) = text.split_once(' ').ok_or("no value")?;
+        let view = self.connection.as_ref().ok_or("no connection")?.sender();
+        let found = match name {
+            "cwnd" => view.cwnd,
+            "ssthresh" => view.ssthresh,
+            _ => return Err(format!("`{name}` is unknown")),
+        };
+        if found.to_string() == wanted {
+            Ok(())
+        } else {
+            Err(format!("it is {found}"))
+        }
+    }
+
     fn act(&mut self, text: &str) -> Result<(), String> {
         let (verb, number) = text.split_once(' ').unwrap_or((text, "0"));
         let number: u64 = number.parse().map_err(|_| "no number")?;
@@ -169,6 +190,10 @@ impl Player {
             }
             ("read", Some(connection)) => {
                 connection.read(now, number);
+            }
+            ("mtu", Some(connection)) => {
+                let mtu = u16::try_from(number).map_err(|_| "too large")?;
+                connection.set_path_mtu(now, mtu, 20);
             }
             ("close", Some(connection)) => connection.close(),
             ("abort", Some(connection)) => connection.abort(),
@@ -210,6 +235,8 @@ fn parse(text: &str, from: SeqNum, to: SeqNum) -> Result<(Vec<&'static str>, Seg
             'R' => TcpFlags::RST,
             'P' => TcpFlags::PSH,
             '.' => TcpFlags::ACK,
+            'E' => TcpFlags::ECE,
+            'W' => TcpFlags::CWR,
             _ => return Err(format!("`{letter}` is no flag")),
         });
     }
@@ -231,6 +258,7 @@ fn parse(text: &str, from: SeqNum, to: SeqNum) -> Result<(Vec<&'static str>, Seg
         window: 65_535,
         payload: number(length)?,
         options: TcpOptions::default(),
+        ecn: EcnCodepoint::NotEct,
     };
     while let (Some(word), Some(value)) = (words.next(), words.next()) {
         match word {
@@ -241,6 +269,10 @@ fn parse(text: &str, from: SeqNum, to: SeqNum) -> Result<(Vec<&'static str>, Seg
             "win" => {
                 segment.window = value.parse().map_err(|_| "no window")?;
                 named.push("win");
+            }
+            "ecn" => {
+                segment.ecn = EcnCodepoint::from_bits(value.parse().map_err(|_| "no codepoint")?);
+                named.push("ecn");
             }
             other => return Err(format!("`{other}` is unknown")),
         }
