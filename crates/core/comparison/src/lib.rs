@@ -12,4 +12,8 @@ mod statistics;
 pub use random::SplitMix64;
 pub use results::{Evidence, Measured, Predicted, Rivals, Transfer, assertions, cells};
 pub use schedule::{Block, draw};
-pub use statistics::{median_interval, quantile};
+pub use statistics::{
+    Interval, Test, buffer_delay, cliffs_delta, difference_interval, harm, is_precise, jain,
+    mann_whitney, median_interval, quantile, ratio_interval, shift, shift_of_pairs, signed_rank,
+    tcp_efficiency, transfer_time_ratio,
+};
