@@ -154,7 +154,7 @@ impl TcpInfo {
     /// Decodes `struct tcp_info`; `None` if even the fields of Linux 2.6 are not all there.
     ///
     /// Offsets are those of the structure, in host byte order; two of its fields are C bit fields.
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let info = Fields(bytes);
         let unlimited = |rate: u64| rate != u64::MAX;
         Some(Self {
@@ -224,7 +224,7 @@ impl Fields<'_> {
 // === impl State ===
 
 impl State {
-    fn from_number(number: u8) -> Self {
+    pub(crate) const fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Established,
             2 => Self::SynSent,
