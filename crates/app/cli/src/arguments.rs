@@ -50,9 +50,12 @@ pub(crate) enum Command {
 /// Reads pcap and pcapng (gzip and zstd too) and the text that tcpdump prints. Nothing is resolved or
 /// sent: the answer depends on the capture alone.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(disable_help_subcommand = true)]
 #[command(after_help = "\
 Capture at the sender, headers are enough, and include the start of the connection:
   tcpdump -i eth0 -s 256 -w slow.pcap host store.example
+  longhaul explain how-to-capture --on windows    (also macos, bigip, aix)
 
 Examples:
   longhaul explain slow.pcap
@@ -61,6 +64,9 @@ Examples:
   longhaul explain slow.pcap --html slow.html
   longhaul explain slow.pcap --fail-on critical && deploy")]
 pub(crate) struct Explain {
+    #[command(subcommand)]
+    pub(crate) command: Option<ExplainCommand>,
+
     /// Captures, read as one timeline in the order given; `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
@@ -80,6 +86,42 @@ pub(crate) struct Explain {
     /// Exit with 1 where a finding is at least this severe.
     #[arg(long, value_name = "SEVERITY")]
     pub(crate) fail_on: Option<Severity>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExplainCommand {
+    HowToCapture(HowToCapture),
+}
+
+/// Print the command that makes a capture worth explaining, in the terms of the host it is made on.
+#[derive(Debug, Args)]
+pub(crate) struct HowToCapture {
+    /// The system of that host.
+    #[arg(long, value_name = "SYSTEM", default_value = "linux")]
+    pub(crate) on: CapturePlace,
+
+    /// The other end of the connection, as an address or a name.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+
+    /// Its port.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+
+    /// The interface; default: the usual one of that system.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CapturePlace {
+    Linux,
+    Macos,
+    Windows,
+    /// F5 BIG-IP.
+    Bigip,
+    /// IBM AIX.
+    Aix,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -1,5 +1,7 @@
 //! `longhaul explain`: captures in, one verdict out.
 
+mod how_to_capture;
+
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
@@ -15,7 +17,7 @@ use record::explain::{Capture, Document, Severity};
 use units::Time;
 use wire::Observation;
 
-use crate::arguments::{Explain, Severity as SeverityArgument};
+use crate::arguments::{Explain, ExplainCommand, Severity as SeverityArgument};
 use crate::commands::version;
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::{input, output};
@@ -24,6 +26,9 @@ use crate::{input, output};
 const CHUNK: usize = 1 << 20;
 
 pub(crate) fn run(arguments: &Explain) -> Result<ExitCode, Failure> {
+    if let Some(ExplainCommand::HowToCapture(asked)) = &arguments.command {
+        return how_to_capture::run(asked);
+    }
     let document = explain(arguments)?;
     if let Some(path) = &arguments.html {
         let html = report::html::explain(&document);
