@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use profile::{KeepAlive, Side, TcpProfile};
 use rustix::net::RecvFlags;
 use socket2::SockRef;
-use units::{Rate, Span};
+use units::{Bytes, Rate, Span};
 
 /// An option as asked for and as the kernel reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -112,6 +112,69 @@ pub fn set_pacing_rate(
     Options::of(socket, side, peer).pacing_rate(rate)
 }
 
+/// Sets the congestion control of one TCP socket by its name in the kernel.
+pub fn set_congestion_control(
+    socket: &impl AsFd,
+    name: &str,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<Applied, ApplyError> {
+    let mut options = Options::of(socket, side, peer);
+    options.congestion_control(&[name.to_owned()])?;
+    Ok(Applied {
+        option: CONGESTION,
+        requested: name.to_owned(),
+        effective: name.to_owned(),
+    })
+}
+
+/// One of a socket's two buffers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Buffer {
+    /// `SO_SNDBUF`.
+    Send,
+    /// `SO_RCVBUF`; on a listener it holds for the connections accepted from it.
+    Receive,
+}
+
+/// Fixes a buffer's size and so ends the kernel's autotuning of it, for load generators that play a host
+/// with small buffers. The kernel books twice of what is asked for, to have room for its own overhead,
+/// and holds it below `net.core.wmem_max` and `rmem_max` (`sock_setsockopt` in `net/core/sock.c`).
+pub fn set_buffer(
+    socket: &impl AsFd,
+    buffer: Buffer,
+    bytes: Bytes,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<Applied, ApplyError> {
+    let mut options = Options::of(socket, side, peer);
+    let size = usize::try_from(bytes.get()).unwrap_or(usize::MAX);
+    let (option, set, read): (_, fn(&SockRef<'_>, usize) -> _, fn(&SockRef<'_>) -> _) = match buffer
+    {
+        Buffer::Send => (
+            "SO_SNDBUF",
+            |socket, size| socket.set_send_buffer_size(size),
+            |socket| socket.send_buffer_size(),
+        ),
+        Buffer::Receive => (
+            "SO_RCVBUF",
+            |socket, size| socket.set_recv_buffer_size(size),
+            |socket| socket.recv_buffer_size(),
+        ),
+    };
+    options.exact(
+        option,
+        &size,
+        |socket, size| set(socket, *size),
+        |socket| read(socket).map(|booked: usize| booked / 2),
+    )?;
+    Ok(Applied {
+        option,
+        requested: bytes.to_string(),
+        effective: bytes.to_string(),
+    })
+}
+
 /// The name of the congestion control that is in effect on a TCP socket.
 pub fn congestion_control(socket: &impl AsFd) -> io::Result<String> {
     let name = SockRef::from(socket).tcp_congestion()?;
@@ -144,6 +207,23 @@ pub fn idle_state(socket: &impl AsFd) -> IdleState {
         Err(rustix::io::Errno::AGAIN) => IdleState::Quiet,
         Err(_) => IdleState::Failed,
     }
+}
+
+/// Takes what a socket has received, as far as it fits; 0 at the end of the stream.
+pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (count, _length) = rustix::net::recv(socket, buffer, RecvFlags::empty())?;
+    Ok(count)
+}
+
+/// Ends the sending direction: the peer gets a FIN once all that was written has arrived.
+pub fn finish_sending(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).shutdown(std::net::Shutdown::Write)
+}
+
+/// Leaves urgent data at its place in the stream, for a socket or those that a listener will accept.
+/// Without this, reading skips the urgent byte (`tcp_recvmsg_locked` in `net/ipv4/tcp.c`).
+pub fn keep_urgent_inline(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).set_out_of_band_inline(true)
 }
 
 const CONGESTION: &str = "TCP_CONGESTION";
@@ -412,8 +492,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
-    use units::Bytes;
-
     use super::*;
 
     fn pair() -> (TcpStream, TcpStream, SocketAddr) {
@@ -421,6 +499,27 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let client = TcpStream::connect(address).unwrap();
         (client, listener.accept().unwrap().0, address)
+    }
+
+    #[test]
+    fn a_buffer_holds_half_of_what_the_kernel_books_and_too_much_is_refused() {
+        let (client, _server, peer) = pair();
+        for buffer in [Buffer::Send, Buffer::Receive] {
+            set_buffer(&client, buffer, Bytes::kib(64), Side::Server, peer).unwrap();
+            let refused = set_buffer(&client, buffer, Bytes::mib(1 << 20), Side::Server, peer);
+            assert!(
+                matches!(refused, Err(ApplyError::NotEffective { .. })),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_congestion_control_is_set_by_name_and_an_unknown_one_refused() {
+        let (client, _server, peer) = pair();
+        set_congestion_control(&client, "reno", Side::Server, peer).unwrap();
+        assert_eq!(congestion_control(&client).unwrap(), "reno");
+        assert!(set_congestion_control(&client, "no-such", Side::Server, peer).is_err());
     }
 
     #[test]
