@@ -3,29 +3,23 @@
 //! Everything runs inside one isolated process, and the emulator is a process of its own, as in the lab:
 //! this binary, started again.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+mod support;
+
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{env, thread};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use link::{Direction, Fate, LossSpec, PathSpec};
-use longhaul_lab::emulator::{self, Counters, Event, Interval, Sample};
-use longhaul_lab::probe::{self, Depth, End, PathReading};
-use sha2::{Digest, Sha256};
+use longhaul_lab::emulator::{self, Event, Sample};
+use longhaul_lab::probe::Depth;
 use sys::isolation::{self, Privilege};
-use sys::namespace::NetworkNamespace;
-use sys::tun::Tun;
-use units::{Bytes, LossRate, Rate};
+use units::{Bytes, LossRate};
 
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+use crate::support::{Bench, Family, Outcome, ensure, symmetric};
 
 static REALTIME_IS_DUE: AtomicBool = AtomicBool::new(true);
-
-const NEAR: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 1);
-const FAR: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 2);
 
 #[expect(
     clippy::print_stderr,
@@ -86,19 +80,16 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         .join(": ")
 }
 
-fn ensure(holds: bool, otherwise: impl Into<String>) -> Outcome {
-    if holds {
-        Ok(())
-    } else {
-        Err(otherwise.into().into())
-    }
-}
-
 // === tests ===
 
 fn rtt(micros: u64) -> Outcome {
     let rtt = Duration::from_micros(micros);
     let bench = Bench::new(&symmetric(rtt, 100, LossSpec::None))?;
+    let due = REALTIME_IS_DUE.load(Ordering::Relaxed);
+    ensure(
+        bench.realtime.granted || !due,
+        bench.realtime.scheduling.as_str(),
+    )?;
     let reading = bench.measure(Depth::RoundTrip)?;
     say(&format!(
         "{:?} for {rtt:?}, took {:?}",
@@ -169,7 +160,7 @@ fn wrong_path() -> Outcome {
     for (complaint, built) in wrong {
         let bench = Bench::new(&built)?;
         let problems = bench
-            .measure_against(&asked, Depth::Thorough)?
+            .measure_against(&asked, Family::V4, Depth::Thorough)?
             .problems()
             .join("; ");
         ensure(
@@ -243,8 +234,7 @@ fn readings() -> Outcome {
     bench.tell("sample 0.02")?;
     let run = bench.transfer(Family::V4, 2_000_000)?;
     bench.tell("sample off")?;
-    bench.tell("read")?;
-    let (first, samples) = bench.interval()?;
+    let (first, samples) = bench.read()?;
     say(&format!("{} samples, {first:?}", samples.len()));
     ensure(run.intact, "the data was damaged")?;
     // 2 MB take 800 ms and more.
@@ -273,8 +263,7 @@ fn readings() -> Outcome {
         )?;
     }
 
-    bench.tell("read")?;
-    let (second, none) = bench.interval()?;
+    let (second, none) = bench.read()?;
     ensure(none.is_empty(), "samples after their end")?;
     ensure(
         second.counters.forward.delivered.bytes == 0 && second.counters.lateness.writes == 0,
@@ -325,230 +314,6 @@ fn unlimited() -> Outcome {
         )?;
     }
     Ok(())
-}
-
-// === the bench ===
-
-/// A queue of 1 MB, so that TCP fills the path without a loss.
-fn symmetric(rtt: Duration, mbit: u64, loss: LossSpec) -> PathSpec {
-    PathSpec::symmetric(
-        rtt,
-        Some(Rate::mbit_per_s(mbit)),
-        Bytes::new(1_000_000),
-        loss,
-        42,
-    )
-}
-
-struct Bench {
-    path: PathSpec,
-    near: NetworkNamespace,
-    far: NetworkNamespace,
-    emulator: Child,
-    reports: BufReader<ChildStdout>,
-}
-
-impl Bench {
-    fn new(path: &PathSpec) -> Outcome<Self> {
-        let (near, far) = (
-            NetworkNamespace::create("near")?,
-            NetworkNamespace::create("far")?,
-        );
-        let near_tun = Tun::create_in(&near, "wan0")?;
-        let far_tun = Tun::create_in(&far, "wan0")?;
-        for (namespace, local, remote) in [(&near, 1, 2), (&far, 2, 1)] {
-            // Large buffers and cubic, for TCP to be limited by the path alone.
-            namespace.set_sysctl("net.ipv4.tcp_rmem", "4096 131072 67108864")?;
-            namespace.set_sysctl("net.ipv4.tcp_wmem", "4096 131072 67108864")?;
-            namespace.ip(&format!(
-                "link set wan0 up\n\
-                 addr add 10.200.0.{local} peer 10.200.0.{remote} dev wan0\n\
-                 addr add fd00::{local} peer fd00::{remote} dev wan0 nodad\n\
-                 route change 10.200.0.{remote} dev wan0 congctl cubic"
-            ))?;
-        }
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .arg("emulator")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let setup = emulator::hand_over(&mut command, path.clone(), near_tun, far_tun);
-        let mut emulator = command.spawn()?;
-        let input = emulator.stdin.as_mut().ok_or("no input")?;
-        writeln!(input, "{}", serde_json::to_string(&setup)?)?;
-        let mut reports = BufReader::new(emulator.stdout.take().ok_or("no output")?);
-        let Event::Ready { realtime } = next_event(&mut reports)? else {
-            return Err("the emulator did not start with its readiness".into());
-        };
-        let due = REALTIME_IS_DUE.load(Ordering::Relaxed);
-        ensure(realtime.granted || !due, realtime.scheduling)?;
-        Ok(Self {
-            path: path.clone(),
-            near,
-            far,
-            emulator,
-            reports,
-        })
-    }
-
-    fn measure(&self, depth: Depth) -> Outcome<PathReading> {
-        self.measure_against(&self.path, depth)
-    }
-
-    fn measure_against(&self, asked: &PathSpec, depth: Depth) -> Outcome<PathReading> {
-        let near = End {
-            namespace: &self.near,
-            address: IpAddr::V4(NEAR),
-        };
-        let far = End {
-            namespace: &self.far,
-            address: IpAddr::V4(FAR),
-        };
-        Ok(probe::measure(asked, near, far, depth)?)
-    }
-
-    /// Sends pseudo-random bytes forward over one TCP connection.
-    fn transfer(&self, family: Family, bytes: usize) -> Outcome<Run> {
-        let listener = self.far.enter(|| TcpListener::bind((family.far(), 0)))??;
-        let address = listener.local_addr()?;
-        let mut sender = self.near.enter(|| TcpStream::connect(address))??;
-        let (mut receiver, _) = listener.accept()?;
-        let block = noise();
-        let expected = digest_of(&block, bytes);
-        let feeder = thread::spawn(move || {
-            let mut left = bytes;
-            while left > 0 {
-                let part = left.min(block.len());
-                sender.write_all(&block[..part])?;
-                left -= part;
-            }
-            io::Result::Ok(())
-        });
-        let mut digest = Sha256::new();
-        let mut buffer = vec![0; 1 << 20];
-        let (mut received, mut steady) = (0, None);
-        // Hashing gigabytes would measure the hash; there the first 100 MB stand for all.
-        loop {
-            let length = receiver.read(&mut buffer)?;
-            if length == 0 {
-                break;
-            }
-            if received < HASHED {
-                digest.update(&buffer[..length.min(HASHED - received)]);
-            }
-            received += length;
-            if received > bytes / 3 && steady.is_none() {
-                steady = Some((Instant::now(), received));
-            }
-        }
-        let (since, already) = steady.ok_or("nothing arrived")?;
-        let seconds = since.elapsed().as_secs_f64();
-        feeder.join().map_err(|_| "the sender panicked")??;
-        let steady_bytes = u32::try_from(received - already)?;
-        Ok(Run {
-            intact: received == bytes && digest.finalize().as_slice() == expected,
-            steady_bps: f64::from(steady_bytes) * 8.0 / seconds,
-        })
-    }
-
-    /// User and system time of the emulator, in ticks of 10 ms (`proc_pid_stat(5)`).
-    fn processor_time(&self) -> Outcome<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.emulator.id()))?;
-        let fields: Vec<&str> = text
-            .rsplit(')')
-            .next()
-            .ok_or("stat")?
-            .split_whitespace()
-            .collect();
-        Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
-    }
-
-    fn tell(&mut self, command: &str) -> Outcome {
-        let input = self.emulator.stdin.as_mut().ok_or("no input")?;
-        Ok(writeln!(input, "{command}")?)
-    }
-
-    fn event(&mut self) -> Outcome<Event> {
-        next_event(&mut self.reports)
-    }
-
-    /// The next interval, and the samples before it.
-    fn interval(&mut self) -> Outcome<(Interval, Vec<Sample>)> {
-        let mut samples = Vec::new();
-        loop {
-            match self.event()? {
-                Event::Sample(sample) => samples.push(sample),
-                Event::Interval(interval) => return Ok((interval, samples)),
-                other => return Err(format!("{other:?} instead of an interval").into()),
-            }
-        }
-    }
-
-    fn stop(mut self) -> Outcome<Counters> {
-        let mut input = self.emulator.stdin.take().ok_or("no input")?;
-        writeln!(input, "counters")?;
-        let Event::Counters(_) = next_event(&mut self.reports)? else {
-            return Err("a command was not answered by counters".into());
-        };
-        drop(input);
-        let Event::Stopped(counters) = next_event(&mut self.reports)? else {
-            return Err("the emulator did not say that it stopped".into());
-        };
-        ensure(self.emulator.wait()?.success(), "the emulator failed")?;
-        Ok(counters)
-    }
-}
-
-struct Run {
-    intact: bool,
-    /// Payload rate at the receiver over the last two thirds of the transfer.
-    steady_bps: f64,
-}
-
-#[derive(Clone, Copy)]
-enum Family {
-    V4,
-    V6,
-}
-
-impl Family {
-    fn far(self) -> IpAddr {
-        match self {
-            Self::V4 => FAR.into(),
-            Self::V6 => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 2]),
-        }
-    }
-}
-
-const HASHED: usize = 100_000_000;
-
-/// A megabyte and a bit of xorshift noise: its period is no multiple of any segment size.
-fn noise() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let words = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    });
-    words.take(131_101).flatten().collect()
-}
-
-fn digest_of(block: &[u8], bytes: usize) -> Vec<u8> {
-    let mut digest = Sha256::new();
-    let mut left = bytes.min(HASHED);
-    while left > 0 {
-        let part = left.min(block.len());
-        digest.update(&block[..part]);
-        left -= part;
-    }
-    digest.finalize().to_vec()
-}
-
-fn next_event(reports: &mut impl BufRead) -> Outcome<Event> {
-    let mut line = String::new();
-    reports.read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
 }
 
 /// Measured figures, for whoever asks for them with `--nocapture`.
