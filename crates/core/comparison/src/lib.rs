@@ -4,14 +4,20 @@
 //! so long" and the result document is here, so that their answers can be laid side by side. Pure: no
 //! clock, no process, and one seed gives one answer on every machine.
 
+mod assertions;
+mod cell;
+mod contrast;
+mod evidence;
 mod random;
-mod results;
 mod schedule;
 mod statistics;
+mod summary;
 
+pub use assertions::assertions;
+pub use cell::{cells, measure};
+pub use evidence::{Evidence, Measured, Predicted, Rivals, Transfer};
 pub use random::SplitMix64;
-pub use results::{Evidence, Measured, Predicted, Rivals, Transfer, assertions, cells};
-pub use schedule::{Block, draw};
+pub use schedule::{Block, draw, round};
 pub use statistics::{
     Interval, Test, buffer_delay, cliffs_delta, difference_interval, harm, is_precise, jain,
     mann_whitney, median_interval, quantile, ratio_interval, shift, shift_of_pairs, signed_rank,

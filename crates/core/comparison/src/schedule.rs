@@ -1,5 +1,7 @@
-//! The order of blocks. Arms alternate in blocks of consecutive transfers, so that a drift of the
-//! machine meets all of them alike, and blocks are long enough to show what reuse brings.
+//! The order of blocks. They come in rounds, each of which has one block of every arm and workload in an
+//! order of its own (a randomised complete block design: Fisher, *The Design of Experiments*, 1935), so
+//! that a drift of the machine meets all arms alike and the n-th block of one arm ran near the n-th of
+//! another. Blocks are long enough to show what reuse brings.
 
 use scenario::Scenario;
 
@@ -14,50 +16,53 @@ pub struct Block {
     pub workload: usize,
 }
 
-/// Every block of a scenario, in an order drawn from `seed`.
-///
-/// Drawn uniformly from the orders in which each workload's first block of the explained arm comes
-/// before any block of the predicted arm: a prediction that is not written before is none. Without a
-/// prediction, every order is as likely.
+/// Every block of a scenario's asked runs, in an order drawn from `seed`: its rounds, one after another.
 #[must_use]
 pub fn draw(scenario: &Scenario, seed: u64) -> Vec<Block> {
-    let per_cell = scenario.experiment.runs / scenario.experiment.block.max(1);
-    let mut blocks = Vec::new();
-    for arm in 0..scenario.arms.len() {
-        for workload in 0..scenario.workloads.len() {
-            blocks.extend((0..per_cell).map(|_| Block { arm, workload }));
-        }
+    let rounds = scenario.experiment.runs / scenario.experiment.block.max(1);
+    (0..rounds)
+        .flat_map(|number| round(scenario, seed, number))
+        .collect()
+}
+
+/// Round `number` (from zero) alone; those beyond the asked runs serve an asked precision.
+///
+/// Every order is as likely, but in the first round: there, with a prediction, all blocks of the explained
+/// arm come before any of the predicted one, because a prediction that is not written before is none.
+#[must_use]
+pub fn round(scenario: &Scenario, seed: u64, number: u32) -> Vec<Block> {
+    let mut blocks: Vec<Block> = (0..scenario.arms.len())
+        .flat_map(|arm| {
+            let workloads = 0..scenario.workloads.len();
+            workloads.map(move |workload| Block { arm, workload })
+        })
+        .collect();
+    // Each round has a generator of its own, so that it is the same whether or not others were drawn.
+    let mut seeds = SplitMix64::new(seed ^ u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut random = SplitMix64::new(seeds.bits());
+    random.shuffle(&mut blocks);
+    if number == 0 {
+        predict_in_time(scenario, &mut blocks);
     }
-    let mut random = SplitMix64::new(seed);
-    // Rejection keeps the draw uniform. With four blocks per cell about one order in four passes per
-    // workload; the last order is repaired below, should chance ever refuse thousands.
-    for _ in 0..10_000 {
-        random.shuffle(&mut blocks);
-        if predicts_in_time(scenario, &blocks) {
-            return blocks;
-        }
-    }
-    blocks.sort_by_key(|block| {
-        Some(&scenario.arms[block.arm].name) != scenario.experiment.explains.as_ref()
-    });
     blocks
 }
 
-fn predicts_in_time(scenario: &Scenario, blocks: &[Block]) -> bool {
+/// Of the places that explained and predicted blocks have, the explained get the first ones. All else
+/// stays, and so does the order within either, which leaves every order that is allowed as likely.
+fn predict_in_time(scenario: &Scenario, blocks: &mut [Block]) {
     let experiment = &scenario.experiment;
     let (Some(explains), Some(predicts)) = (&experiment.explains, &experiment.predicts) else {
-        return true;
+        return;
     };
-    let first_predicted = blocks
-        .iter()
-        .position(|block| &scenario.arms[block.arm].name == predicts)
-        .unwrap_or(usize::MAX);
-    (0..scenario.workloads.len()).all(|workload| {
-        blocks
-            .iter()
-            .take(first_predicted)
-            .any(|block| block.workload == workload && &scenario.arms[block.arm].name == explains)
-    })
+    let is = |block: &Block, name: &String| &scenario.arms[block.arm].name == name;
+    let concerned = |block: &Block| is(block, explains) || is(block, predicts);
+    let mut ordered: Vec<Block> = blocks.iter().copied().filter(concerned).collect();
+    // Stable: only the arm decides.
+    ordered.sort_by_key(|block| is(block, predicts));
+    let places = blocks.iter_mut().filter(|block| concerned(block));
+    for (place, block) in places.zip(ordered) {
+        *place = block;
+    }
 }
 
 #[cfg(test)]
@@ -109,7 +114,8 @@ mod tests {
                     assert_eq!(count, 4);
                 }
             }
-            assert!(predicts_in_time(&scenario, &blocks), "seed {seed}");
+            let arms: Vec<usize> = blocks[..4].iter().map(|block| block.arm).collect();
+            assert_eq!(arms, [0, 0, 1, 1], "seed {seed}");
             assert_eq!(blocks, draw(&scenario, seed), "one seed, one order");
             orders.insert(
                 blocks
@@ -123,5 +129,36 @@ mod tests {
             "seeds must differ: {} orders of 50",
             orders.len()
         );
+    }
+
+    #[test]
+    fn every_round_has_each_block_once_in_an_order_of_its_own() {
+        let scenario = scenario();
+        let blocks = draw(&scenario, 7);
+        let mut first = std::collections::BTreeMap::new();
+        for (number, round) in blocks.chunks(4).enumerate() {
+            let places = round.iter().map(|b| (b.arm, b.workload));
+            let distinct: std::collections::BTreeSet<_> = places.clone().collect();
+            assert_eq!(distinct.len(), 4, "round {number}");
+            *first.entry(places.collect::<Vec<_>>()).or_insert(0) += 1;
+        }
+        assert!(first.len() > 1, "rounds must differ: {first:?}");
+        // Rounds beyond the asked ones can be drawn alone.
+        assert_eq!(round(&scenario, 7, 2), blocks[8..12]);
+        assert_eq!(round(&scenario, 7, 40).len(), 4);
+    }
+
+    #[test]
+    fn without_a_prediction_every_order_is_as_likely() {
+        let mut scenario = scenario();
+        scenario.experiment.predicts = None;
+        let mut counts = [0_u32; 4];
+        for seed in 0..4_000 {
+            let first = round(&scenario, seed, 0)[0];
+            counts[first.arm * 2 + first.workload] += 1;
+        }
+        // 1000 expected; 5 standard deviations are 137.
+        let even = counts.iter().all(|count| (863..=1137).contains(count));
+        assert!(even, "{counts:?}");
     }
 }

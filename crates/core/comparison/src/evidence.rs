@@ -1,0 +1,127 @@
+//! What a run hands over: transfers as they were measured, and what was seen beside them.
+
+use std::collections::BTreeMap;
+
+use record::LimitSeconds;
+use record::lab::{PathCheck, Series};
+
+/// One transfer as it was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transfer {
+    /// Its place within its block, from zero.
+    pub position: usize,
+    /// What the client waited, in seconds.
+    pub seconds: f64,
+    /// Payload bytes that arrived.
+    pub bytes: u64,
+    /// Payload bits per second over the last half, where that was measured.
+    pub steady_bps: Option<f64>,
+    /// Why it does not count: an error of the client, or another digest in the store than was sent.
+    pub failure: Option<String>,
+}
+
+/// Everything measured in one arm for one workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Transfers in the order in which they ran.
+    pub transfers: Vec<Transfer>,
+    /// Mean seconds per limit and transfer, from the captures of this arm.
+    pub limits: LimitSeconds,
+    /// The first transfer through a pool that was connected but not primed.
+    pub first_unprimed_s: Option<f64>,
+    /// TCP's state over the transfer that took the median time.
+    pub series: Option<Series>,
+    /// Kernel counters summed over the arm's blocks, such as `origin: TcpRetransSegs`.
+    pub counters: BTreeMap<String, u64>,
+    /// Flows that shared the path.
+    pub rivals: Option<Rivals>,
+    /// Blocks repeated because the path was off.
+    pub invalid_blocks: u64,
+    /// What was off about them.
+    pub invalid_because: Vec<String>,
+}
+
+/// Payload bits per second of every flow on a path that an arm shares with others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rivals {
+    /// Of each rival flow without the arm's transfers.
+    pub alone_bps: Vec<f64>,
+    /// Of each rival flow beside them, in the same order.
+    pub beside_bps: Vec<f64>,
+    /// Of each of the arm's flows over the same time.
+    pub own_bps: Vec<f64>,
+}
+
+/// What `explain` predicted for an arm, in seconds, with its derivation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Predicted {
+    /// Index of the workload.
+    pub workload: usize,
+    /// Seconds.
+    pub seconds: f64,
+    /// How it was computed.
+    pub derivation: String,
+}
+
+/// All that a run has measured; keyed by `(arm, workload)` as indices of the scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// Factors and their values, of a sweep.
+    pub factors: BTreeMap<String, String>,
+    /// Transfers by cell.
+    pub measured: BTreeMap<(usize, usize), Measured>,
+    /// Path checks of the whole run.
+    pub path: PathCheck,
+    /// Why the path does not count, where it does not.
+    pub invalid_path: Option<String>,
+    /// Predictions written before their arm ran.
+    pub predictions: Vec<Predicted>,
+}
+
+// === impl Measured ===
+
+impl Measured {
+    /// Transfers that count.
+    pub(crate) fn good(&self) -> impl Iterator<Item = &Transfer> + Clone {
+        let transfers = self.transfers.iter();
+        transfers.filter(|transfer| transfer.failure.is_none())
+    }
+
+    /// Transfers that count, each with its round: how many blocks of this arm came before. A block ends
+    /// where positions begin again.
+    pub(crate) fn by_round(&self) -> BTreeMap<(usize, usize), &Transfer> {
+        let mut round = 0;
+        let mut last = None;
+        let mut placed = BTreeMap::new();
+        for transfer in &self.transfers {
+            if last.is_some_and(|last| transfer.position <= last) {
+                round += 1;
+            }
+            last = Some(transfer.position);
+            if transfer.failure.is_none() {
+                placed.insert((round, transfer.position), transfer);
+            }
+        }
+        placed
+    }
+}
+
+// === impl Transfer ===
+
+impl Transfer {
+    /// Payload bits per second; `None` where the payload or the time is not known. `payload` is what a
+    /// transfer should move, for those who do not count what arrived.
+    pub(crate) fn goodput_bps(&self, payload: Option<u64>) -> Option<f64> {
+        let bytes = if self.bytes > 0 { self.bytes } else { payload? };
+        (self.seconds > 0.0).then(|| bits(bytes) / self.seconds)
+    }
+}
+
+/// Bits in so many bytes.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "what a transfer moves is far below 2^52 bytes"
+)]
+pub(crate) const fn bits(bytes: u64) -> f64 {
+    bytes as f64 * 8.0
+}
