@@ -1,4 +1,4 @@
-//! A packet as the kernel gives it: possibly a TCP superpacket, which this file can part.
+//! A packet as the kernel gives it: possibly a superpacket of TCP or UDP, which this file can part.
 
 use std::io;
 use std::ops::Range;
@@ -15,12 +15,13 @@ pub(super) struct Packet {
     superpacket: Option<Superpacket>,
 }
 
-/// Where things are in a TCP superpacket.
+/// Where things are in a superpacket.
 #[derive(Clone, Copy, Debug)]
 struct Superpacket {
     version: Version,
-    /// Offset of the TCP header.
-    tcp: usize,
+    transport: Transport,
+    /// Offset of the transport's header.
+    start: usize,
     /// Offset of the payload: the headers that every segment repeats.
     payload: usize,
     /// Payload bytes per segment.
@@ -33,6 +34,12 @@ enum Version {
     V6,
 }
 
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Transport {
+    Tcp,
+    Udp,
+}
+
 /// Headers longer than this are not repeated by us: 40 of IPv6, 60 of TCP, and room for extensions.
 const MAX_HEADERS: usize = 256;
 
@@ -41,6 +48,9 @@ const TCP_DATA_OFFSET: usize = 12;
 const TCP_FLAGS: usize = 13;
 const TCP_CHECKSUM: usize = 16;
 const TCP_MIN_HEADER: usize = 20;
+const UDP_LENGTH: usize = 4;
+const UDP_CHECKSUM: usize = 6;
+const UDP_HEADER: usize = 8;
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
@@ -53,8 +63,22 @@ impl Packet {
         let data = bytes.get(..length).filter(|data| !data.is_empty())?;
         let superpacket = match header.segmentation() {
             Segmentation::None => None,
-            Segmentation::Tcp4 => Some(Superpacket::parse(Version::V4, header, data)?),
-            Segmentation::Tcp6 => Some(Superpacket::parse(Version::V6, header, data)?),
+            Segmentation::Tcp4 => Some(Superpacket::parse(
+                Version::V4,
+                Transport::Tcp,
+                header,
+                data,
+            )?),
+            Segmentation::Tcp6 => Some(Superpacket::parse(
+                Version::V6,
+                Transport::Tcp,
+                header,
+                data,
+            )?),
+            Segmentation::Udp => {
+                let version = Version::of(data)?;
+                Some(Superpacket::parse(version, Transport::Udp, header, data)?)
+            }
             Segmentation::Other(_) => return None,
         };
         Some(Self {
@@ -115,34 +139,37 @@ struct Part {
 // === impl Superpacket ===
 
 impl Superpacket {
-    fn parse(version: Version, header: VirtioHeader, data: &[u8]) -> Option<Self> {
-        let tcp = usize::from(header.checksum_start);
+    fn parse(
+        version: Version,
+        transport: Transport,
+        header: VirtioHeader,
+        data: &[u8],
+    ) -> Option<Self> {
+        let start = usize::from(header.checksum_start);
         let minimum = match version {
             Version::V4 => 20,
             Version::V6 => 40,
         };
-        if tcp < minimum
-            || usize::from(header.checksum_offset) != TCP_CHECKSUM
+        if start < minimum
+            || usize::from(header.checksum_offset) != transport.checksum()
             || header.flags & VirtioHeader::NEEDS_CHECKSUM == 0
         {
             return None;
         }
-        let words = data.get(tcp + TCP_DATA_OFFSET)? >> 4;
-        let payload = tcp + usize::from(words) * 4;
+        let payload = start + transport.header_length(data.get(start..)?)?;
         let shape = Self {
             version,
-            tcp,
+            transport,
+            start,
             payload,
             segment: usize::from(header.gso_size),
         };
-        let sound = payload >= tcp + TCP_MIN_HEADER
-            && payload <= MAX_HEADERS
-            && payload < data.len()
-            && shape.segment > 0;
+        let sound = payload <= MAX_HEADERS && payload < data.len() && shape.segment > 0;
         sound.then_some(shape)
     }
 
-    /// Makes headers for segments `range`, as `tcp_gso_segment` and `inet_gso_segment` do. `None` where
+    /// Makes headers for segments `range`, as `tcp_gso_segment`, `__udp_gso_segment`
+    /// and `inet_gso_segment` do. `None` where
     /// the range is everything, which needs nothing made.
     fn part(self, header: VirtioHeader, data: &[u8], range: &Range<u32>) -> Option<Part> {
         let start = self.offset(range.start, data.len());
@@ -153,7 +180,10 @@ impl Superpacket {
         let mut headers = [0; MAX_HEADERS];
         headers[..self.payload].copy_from_slice(&data[..self.payload]);
         self.rewrite_ip(&mut headers, self.payload + (end - start), range.start);
-        self.rewrite_tcp(&mut headers, start, end, data.len());
+        if self.transport == Transport::Tcp {
+            self.rewrite_tcp(&mut headers, start, end, data.len());
+        }
+        self.rewrite_length_and_checksum(&mut headers, end - start);
         let header = if end - start > self.segment {
             header
         } else {
@@ -184,7 +214,7 @@ impl Superpacket {
                 put_u16(headers, 4, usize::try_from(identification).unwrap_or(0));
                 put_u16(headers, 10, 0);
                 let header_length = usize::from(headers[0] & 0x0f) * 4;
-                let sum = !fold(sum(&headers[..header_length.min(self.tcp)]));
+                let sum = !fold(sum(&headers[..header_length.min(self.start)]));
                 put_u16(headers, 10, sum.into());
             }
             Version::V6 => put_u16(headers, 4, length - 40),
@@ -192,7 +222,7 @@ impl Superpacket {
     }
 
     fn rewrite_tcp(self, headers: &mut [u8], start: usize, end: usize, length: usize) {
-        let tcp = self.tcp;
+        let tcp = self.start;
         let at = tcp + TCP_SEQUENCE;
         let sequence = [
             headers[at],
@@ -210,15 +240,68 @@ impl Superpacket {
         if start > self.payload {
             headers[tcp + TCP_FLAGS] &= !CWR;
         }
-        // VIRTIO_NET_HDR_F_NEEDS_CSUM: the field holds the sum of the pseudo-header, not complemented,
-        // and whoever needs the true checksum adds the rest.
+    }
+
+    /// VIRTIO_NET_HDR_F_NEEDS_CSUM: the field holds the sum of the pseudo-header, not complemented, and
+    /// whoever needs the true checksum adds the rest.
+    fn rewrite_length_and_checksum(self, headers: &mut [u8], payload: usize) {
         let addresses = match self.version {
             Version::V4 => 12..20,
             Version::V6 => 8..40,
         };
-        let tcp_length = self.payload - tcp + (end - start);
-        let pseudo = sum(&headers[addresses]) + 6 + u32::try_from(tcp_length).unwrap_or(0);
-        put_u16(headers, tcp + TCP_CHECKSUM, fold(pseudo).into());
+        let length = self.payload - self.start + payload;
+        if self.transport == Transport::Udp {
+            put_u16(headers, self.start + UDP_LENGTH, length);
+        }
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let pseudo = sum(&headers[addresses]) + self.transport.number() + length;
+        let checksum = self.start + self.transport.checksum();
+        put_u16(headers, checksum, fold(pseudo).into());
+    }
+}
+
+// === impl Version ===
+
+impl Version {
+    fn of(data: &[u8]) -> Option<Self> {
+        match data.first()? >> 4 {
+            4 => Some(Self::V4),
+            6 => Some(Self::V6),
+            _ => None,
+        }
+    }
+}
+
+// === impl Transport ===
+
+impl Transport {
+    /// The protocol's number (IANA).
+    const fn number(self) -> u32 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+
+    /// Offset of the checksum in its header.
+    const fn checksum(self) -> usize {
+        match self {
+            Self::Tcp => TCP_CHECKSUM,
+            Self::Udp => UDP_CHECKSUM,
+        }
+    }
+
+    /// `None` where there is no sound header.
+    fn header_length(self, header: &[u8]) -> Option<usize> {
+        let length = match self {
+            Self::Tcp => usize::from(header.get(TCP_DATA_OFFSET)? >> 4) * 4,
+            Self::Udp => UDP_HEADER,
+        };
+        let least = match self {
+            Self::Tcp => TCP_MIN_HEADER,
+            Self::Udp => UDP_HEADER,
+        };
+        (length >= least && length <= header.len()).then_some(length)
     }
 }
 

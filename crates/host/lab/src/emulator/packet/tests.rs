@@ -43,6 +43,31 @@ fn superpacket(version: Version, sequence: u32, identification: u16, payload: &[
     Packet::new(header, bytes, length).unwrap()
 }
 
+/// A UDP superpacket as Linux hands it out.
+fn udp_superpacket(version: Version, payload: &[u8]) -> Packet {
+    let start = match version {
+        Version::V4 => 20,
+        Version::V6 => 40,
+    };
+    let of_tcp = superpacket(version, 0, 7, &[0]);
+    let mut bytes = of_tcp.bytes[..start].to_vec();
+    let length = start + UDP_HEADER + payload.len();
+    let protocol = if version == Version::V4 { 9 } else { 6 };
+    bytes[protocol] = 17;
+    bytes.extend_from_slice(&[0x12, 0x34, 0x56, 0x78, 0, 0, 0, 0]);
+    put_u16(&mut bytes, start + UDP_LENGTH, length - start);
+    bytes.extend_from_slice(payload);
+    let header = VirtioHeader {
+        flags: VirtioHeader::NEEDS_CHECKSUM,
+        gso_type: 5,
+        header_len: u16::try_from(start + UDP_HEADER).unwrap(),
+        gso_size: u16::try_from(SEGMENT).unwrap(),
+        checksum_start: u16::try_from(start).unwrap(),
+        checksum_offset: 6,
+    };
+    Packet::new(header, bytes, length).unwrap()
+}
+
 /// The bytes of a part, as a receiver gets them.
 fn cut(packet: &Packet, range: &Range<u32>) -> (VirtioHeader, Vec<u8>) {
     let shape = packet.superpacket.unwrap();
@@ -90,7 +115,7 @@ proptest! {
         let segments = packet.segments().unwrap();
         let inner = cuts.into_iter().filter(|&at| at > 0 && at < segments.count());
         let bounds: Vec<u32> = [0].into_iter().chain(inner).chain([segments.count()]).collect();
-        let tcp = packet.superpacket.unwrap().tcp;
+        let tcp = packet.superpacket.unwrap().start;
         let mut together = Vec::new();
         for pair in bounds.windows(2) {
             let range = pair[0]..pair[1];
@@ -129,11 +154,39 @@ proptest! {
         prop_assert_eq!(together, payload);
     }
 
+    #[test]
+    fn parts_of_udp_have_their_own_lengths_and_checksums(
+        version in any_version(),
+        payload in prop::collection::vec(any::<u8>(), SEGMENT + 1..20 * SEGMENT),
+        range in (0_u32..19, 1_u32..20),
+    ) {
+        let packet = udp_superpacket(version, &payload);
+        let segments = packet.segments().unwrap();
+        let start = range.0.min(segments.count() - 1);
+        let end = (start + range.1).min(segments.count());
+        prop_assume!(end - start < segments.count());
+        let (header, mut bytes) = cut(&packet, &(start..end));
+
+        let udp = packet.superpacket.unwrap().start;
+        let from = usize::try_from(start).unwrap() * SEGMENT;
+        let to = (usize::try_from(end).unwrap() * SEGMENT).min(payload.len());
+        prop_assert_eq!(&bytes[udp + UDP_HEADER..], &payload[from..to]);
+        let length = u16::from_be_bytes([bytes[udp + 4], bytes[udp + 5]]);
+        prop_assert_eq!(usize::from(length), UDP_HEADER + to - from);
+        prop_assert_eq!(header.segmentation() == Segmentation::None, end - start == 1);
+        // The rest of the sum is the receiver's, over what its network card would see.
+        let checksum = !fold(sum(&bytes[udp..]));
+        put_u16(&mut bytes, udp + UDP_CHECKSUM, checksum.into());
+        let addresses = if version == Version::V4 { 12..20 } else { 8..40 };
+        let pseudo = sum(&bytes[addresses]) + 17 + u32::from(length);
+        prop_assert_eq!(fold(pseudo + sum(&bytes[udp..])), 0xffff);
+    }
+
     /// The kernel is trusted to be sane, but a driver that can be crashed by a packet is none.
     #[test]
     fn no_bytes_and_no_header_make_it_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..200),
-        gso_type in prop_oneof![Just(0_u8), Just(1), Just(4), any::<u8>()],
+        gso_type in prop_oneof![Just(0_u8), Just(1), Just(4), Just(5), any::<u8>()],
         gso_size in any::<u16>(),
         checksum_start in 0_u16..80,
         range in (0_u32..50, 1_u32..50),
@@ -144,7 +197,7 @@ proptest! {
             header_len: 0,
             gso_size,
             checksum_start,
-            checksum_offset: 16,
+            checksum_offset: if gso_type == 5 { 6 } else { 16 },
         };
         let length = bytes.len();
         if let Some(packet) = Packet::new(header, bytes, length) {
