@@ -241,9 +241,9 @@ impl Apparatus for Bench {
             "bucket": BUCKET,
             "key-prefix": name,
             "credentials": { "access-key": ACCESS_KEY, "secret-key": SECRET_KEY },
-            "bytes": bytes.get(),
+            "sizes": [bytes.get()],
             "first-index": 0,
-            "uploads": count,
+            "transfers": count,
             "seed": self.seed,
             "reuse": reuse,
             "timeout-s": UPLOAD.as_secs_f64(),
@@ -259,7 +259,7 @@ impl Apparatus for Bench {
                     self.expect_all_alive()?;
                     Some(error)
                 }
-                None => self.difference_to_stored(&upload.key, &upload.sha256)?,
+                None => self.difference_to_sent(&upload.objects)?,
             };
             transfers.push(Transfer {
                 position,
@@ -377,6 +377,17 @@ impl Apparatus for Bench {
 }
 
 impl Bench {
+    /// Compares every object that a client sent with what the origin says of it.
+    fn difference_to_sent(&mut self, sent: &[Sent]) -> Result<Option<String>, BenchError> {
+        for object in sent {
+            let difference = self.difference_to_stored(&object.key, &object.sha256)?;
+            if difference.is_some() {
+                return Ok(difference);
+            }
+        }
+        Ok(None)
+    }
+
     /// Waits for the origin's own report of the object `key` and compares digests.
     fn difference_to_stored(
         &mut self,
@@ -477,10 +488,15 @@ struct RunningRelay {
 /// What the built-in client says about an upload.
 #[derive(Deserialize)]
 struct Uploaded {
-    key: String,
-    sha256: String,
+    objects: Vec<Sent>,
     seconds: f64,
     error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Sent {
+    key: String,
+    sha256: String,
 }
 
 struct Object {

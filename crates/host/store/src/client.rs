@@ -1,7 +1,7 @@
 //! The lab's default client: an ordinary S3 library, with and without connection reuse.
 //!
-//! `object_store`'s `AmazonS3` over `reqwest` and hyper, plain HTTP/1.1, path style. What it puts on
-//! the wire for an upload (`tests/client.rs` holds it to that):
+//! `object_store`'s `AmazonS3` over `reqwest` and hyper, HTTP/1.1, path style, plain or over TLS. What it
+//! puts on the wire for an upload (`tests/store/client.rs` holds it to that):
 //!
 //! ```text
 //! PUT /lab/series/000001 HTTP/1.1
@@ -20,66 +20,129 @@
 //! segments of 1448 bytes here and 1 + 72 there. Both need four flights from an initial window of ten
 //! (10 + 20 + 40 = 70). `TCP_NODELAY` is set by `reqwest`.
 //!
+//! Objects that are read must be known beforehand: the origin makes them from a seed and a size
+//! ([`payload::made_key`]), and the client compares digests after the clock has stopped. A multipart
+//! upload is one request that begins it, `parallel` parts at once, and one that completes it.
+//!
 //! Retries are off, so that a failure is seen and not averaged. `reqwest` honours `http_proxy` and its
 //! kin: whoever measures clears them.
 
-use std::time::{Duration, Instant};
+mod library;
+mod transfer;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::path::Path;
-use object_store::{ClientOptions, ObjectStoreExt as _, PutPayload, RetryConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::credentials::Credentials;
-use crate::digest::sha256_hex;
+use crate::tls::Trust;
+
+pub use transfer::run;
+
+#[cfg(doc)]
 use crate::payload;
 
-/// Consecutive uploads of one size.
+/// Consecutive transfers that are alike.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Series {
-    /// Where, such as `http://origin.example:9000`.
+    /// Where, such as `http://origin.example:9000`; `https` needs [`Series::tls`].
     pub endpoint: String,
     /// Bucket, which must exist.
     pub bucket: String,
-    /// Keys are this, a slash, and the index in six digits.
+    /// Keys that are written are this, a slash, the index of the transfer in six digits, and from the
+    /// second object of a transfer on a dash and its number.
     pub key_prefix: String,
-    /// Who uploads.
+    /// Who asks.
     pub credentials: Credentials,
-    /// Bytes of each object.
-    pub bytes: u64,
-    /// Index of the first upload; content and key follow from the index.
+    /// What is done.
+    #[serde(default)]
+    pub verb: Verb,
+    /// Bytes of the objects of one transfer, which go one after the other.
+    pub sizes: Vec<u64>,
+    /// Connections at once. Each moves all `sizes`; with `part` they share each object.
+    #[serde(default = "one")]
+    pub parallel: u32,
+    /// Bytes of a part of a multipart upload or a range of a download; whole objects where absent.
+    #[serde(default)]
+    pub part: Option<u64>,
+    /// A reader that stops once per transfer.
+    #[serde(default)]
+    pub read_pause: Option<ReadPause>,
+    /// How to speak TLS.
+    #[serde(default)]
+    pub tls: Option<Trust>,
+    /// Index of the first transfer; content and key of what is written follow from the index.
     pub first_index: u64,
-    /// How many.
-    pub uploads: u64,
-    /// Seed of the content, see [`payload::content`].
+    /// How many transfers.
+    pub transfers: u64,
+    /// Seed of the content: the origin's [`Config::seed`](crate::origin::Config::seed) for what is read,
+    /// see [`payload`] for what is written.
     pub seed: u64,
-    /// Whether one client, and so one connection, carries all uploads. Otherwise every upload has a
-    /// new client without a pool.
+    /// Whether one client carries all transfers, and so keeps its connections. Otherwise every transfer
+    /// has a new client, whose connections end with it.
     pub reuse: bool,
-    /// Seconds after which an upload has failed.
+    /// Seconds after which a request has failed.
     pub timeout_s: f64,
 }
 
-/// One upload.
+/// What a transfer does.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    /// Writes objects.
+    #[default]
+    Put,
+    /// Reads objects that the origin has made.
+    Get,
+    /// Reads objects that another origin has made, and writes each to this one as soon as it has it:
+    /// whole, or part by part.
+    Copy(Source),
+}
+
+/// The origin that a copy reads from.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Upload {
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Source {
+    /// Its endpoint; bucket and credentials are those of the series, plain HTTP.
+    pub endpoint: String,
+}
+
+/// A reader that stops once.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ReadPause {
+    /// After so many bytes of a transfer, on the connection that brings the last of them.
+    pub after: u64,
+    /// For so many seconds.
+    pub for_s: f64,
+}
+
+/// One transfer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Transfer {
     /// Its index in the series.
     pub index: u64,
-    /// Its key.
-    pub key: String,
-    /// Bytes of the object.
-    pub bytes: u64,
-    /// SHA-256 of what was sent, lower-case hexadecimal.
-    pub sha256: String,
-    /// Seconds from the call of `put` to its return: connection, request and response, as the
-    /// report's script measures. Making the client and the content is outside.
+    /// The objects that were moved whole; all of them unless `error` says why not.
+    pub objects: Vec<Moved>,
+    /// Seconds from the first call of the library to the return of the last: connections, requests and
+    /// responses, as the report's script measures. Making clients and contents and taking digests is
+    /// outside.
     pub seconds: f64,
     /// Why it failed, with all causes; the seconds then tell when.
     pub error: Option<String>,
 }
 
-/// A series could not be run; a failed upload is not an error, but stands in its [`Upload`].
+/// An object that was moved.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Moved {
+    /// Its key: where it was written, or for [`Verb::Get`] read.
+    pub key: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// SHA-256 of what was sent, or arrived, lower-case hexadecimal.
+    pub sha256: String,
+}
+
+/// A series could not be run; a failed transfer is not an error, but stands in its [`Transfer`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -106,125 +169,26 @@ pub enum ClientError {
     /// An object does not fit into memory.
     #[error("cannot make an object of {bytes} bytes on this machine")]
     Size {
-        /// [`Series::bytes`].
+        /// One of [`Series::sizes`].
         bytes: u64,
         /// Why not.
         #[source]
         source: std::num::TryFromIntError,
     },
-    /// The timeout is not a length of time.
-    #[error("cannot wait {seconds} seconds for an upload")]
-    Timeout {
-        /// [`Series::timeout_s`].
+    /// A time is not a length of time.
+    #[error("cannot wait {seconds} seconds")]
+    Wait {
+        /// [`Series::timeout_s`], or [`ReadPause::for_s`].
         seconds: f64,
         /// Why not.
         #[source]
         source: std::time::TryFromFloatSecsError,
     },
+    /// No part has zero bytes.
+    #[error("cannot cut objects into parts of 0 bytes")]
+    Part,
 }
 
-/// Runs a series, one upload after the other; `each` sees every upload as it ends.
-///
-/// # Errors
-/// When the series cannot begin; an upload that fails does not end the series.
-pub async fn upload(
-    series: &Series,
-    mut each: impl FnMut(&Upload),
-) -> Result<Vec<Upload>, ClientError> {
-    let len = usize::try_from(series.bytes).map_err(|source| ClientError::Size {
-        bytes: series.bytes,
-        source,
-    })?;
-    let mut uploads = Vec::new();
-    let mut client = client(series)?;
-    for index in
-        (series.first_index..).take_while(|index| index - series.first_index < series.uploads)
-    {
-        if !series.reuse && index != series.first_index {
-            client = self::client(series)?;
-        }
-        let upload = put(&client, series, index, len).await?;
-        each(&upload);
-        uploads.push(upload);
-    }
-    Ok(uploads)
-}
-
-async fn put(
-    client: &AmazonS3,
-    series: &Series,
-    index: u64,
-    len: usize,
-) -> Result<Upload, ClientError> {
-    let key = format!("{}/{index:06}", series.key_prefix);
-    let path = Path::parse(&key).map_err(|source| ClientError::Key {
-        key: key.clone(),
-        source,
-    })?;
-    let content = payload::content(series.seed, index, len);
-    let sha256 = sha256_hex(&content);
-    let payload = PutPayload::from_bytes(content);
-    let began = Instant::now();
-    let result = client.put(&path, payload).await;
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(Upload {
-        index,
-        key,
-        bytes: series.bytes,
-        sha256,
-        seconds,
-        error: result.err().map(|error| with_causes(&error)),
-    })
-}
-
-fn client(series: &Series) -> Result<AmazonS3, ClientError> {
-    let timeout =
-        Duration::try_from_secs_f64(series.timeout_s).map_err(|source| ClientError::Timeout {
-            seconds: series.timeout_s,
-            source,
-        })?;
-    let mut options = ClientOptions::new()
-        .with_allow_http(true)
-        .with_timeout(timeout)
-        .with_connect_timeout(timeout)
-        // Reading them takes tens of milliseconds, and plain HTTP has no use for them.
-        .with_no_system_certificates(true);
-    if !series.reuse {
-        // Nothing stays open behind an upload: the client closes first, as in the report.
-        options = options.with_pool_max_idle_per_host(0);
-    }
-    AmazonS3Builder::new()
-        .with_endpoint(&series.endpoint)
-        .with_virtual_hosted_style_request(false)
-        .with_bucket_name(&series.bucket)
-        .with_region("us-east-1")
-        .with_access_key_id(&series.credentials.access_key)
-        .with_secret_access_key(&series.credentials.secret_key)
-        .with_retry(RetryConfig {
-            max_retries: 0,
-            ..RetryConfig::default()
-        })
-        .with_client_options(options)
-        .build()
-        .map_err(|source| ClientError::Make {
-            endpoint: series.endpoint.clone(),
-            bucket: series.bucket.clone(),
-            source,
-        })
-}
-
-/// An error and its causes in one line. The library repeats causes in its own text, so a cause that is
-/// already there is left out.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
+const fn one() -> u32 {
+    1
 }

@@ -2,7 +2,8 @@
 //!
 //! [`origin`] is an S3 server in one process and in memory, which proves what it received: every stored
 //! object leaves as an event with its SHA-256. [`client`] is an ordinary S3 client library, with and
-//! without connection reuse, whose uploads carry content that both ends can recompute from a seed.
+//! without connection reuse, whose objects carry content that both ends can recompute from a seed. [`tls`] is the
+//! certificate between them.
 //!
 //! The two stand alone in this crate because their dependencies are heavy.
 
@@ -11,3 +12,4 @@ pub mod credentials;
 pub mod digest;
 pub mod origin;
 pub mod payload;
+pub mod tls;

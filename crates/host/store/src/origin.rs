@@ -1,8 +1,8 @@
 //! An S3 origin in memory that says what it received.
 //!
 //! It stands for a stranger's server: nothing in it is tuned for distance, and nothing in it knows
-//! Longhaul. It speaks HTTP/1.1 in plain text, checks AWS Signature Version 4, and has buckets from
-//! the start. Beside S3 it takes the form POST of field case C at `/upload/files`.
+//! Longhaul. It speaks HTTP/1.1 in plain text and over TLS 1.2 and 1.3, checks AWS Signature Version 4, and has buckets from
+//! the start, and in each of them objects to read, which it makes of a seed. Beside S3 it takes the form POST of field case C at `/upload/files`.
 //!
 //! # What it is not
 //!
@@ -22,6 +22,7 @@ mod multipart;
 mod objects;
 mod s3;
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -34,12 +35,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::credentials::Credentials;
+use crate::tls::{Identity, TlsError};
 use objects::Objects;
 
 /// What an origin serves and to whom.
@@ -57,6 +61,21 @@ pub struct Config {
     /// Bytes of all objects together; an upload beyond it is refused with status 507. Uploads on
     /// their way come on top, at most `object_limit` per connection.
     pub capacity: u64,
+    /// Seed of the objects that are there from the start.
+    #[serde(default)]
+    pub seed: u64,
+    /// Their sizes in bytes; their keys are [`payload::made_key`](crate::payload::made_key)'s.
+    #[serde(default)]
+    pub made: Vec<u64>,
+}
+
+/// Where an origin listens.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For HTTP in plain text.
+    pub plain: TcpListener,
+    /// For HTTP over TLS, and with which certificate.
+    pub tls: Option<(TcpListener, Identity)>,
 }
 
 impl Config {
@@ -70,6 +89,8 @@ impl Config {
             object_limit: 512 << 20,
             // Half of the memory of a small CI machine.
             capacity: 2 << 30,
+            seed: 0,
+            made: Vec::new(),
         }
     }
 }
@@ -115,44 +136,65 @@ pub enum OriginError {
         #[source]
         source: io::Error,
     },
+    /// TLS can't be spoken.
+    #[error("cannot set up the origin's TLS")]
+    Tls {
+        /// Why not.
+        #[source]
+        source: TlsError,
+    },
+    /// An object that should be there from the start has no room.
+    #[error("cannot make an object of {bytes} bytes")]
+    Make {
+        /// Its size.
+        bytes: u64,
+        /// Why not.
+        reason: String,
+    },
 }
 
-/// Serves `listener` until `shutdown` is ready; then closes every connection and returns.
-///
-/// Every stored object goes to `events`. Nobody has to listen: without a receiver events are dropped.
-///
-/// # Errors
-/// When the listener itself breaks. A connection that fails ends alone.
-pub async fn run(
-    config: &Config,
-    listener: TcpListener,
-    events: UnboundedSender<Stored>,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), OriginError> {
-    let address = listener
-        .local_addr()
-        .map_err(|source| OriginError::Address { source })?;
-    let origin = Origin::new(config, events);
-    let mut connections = JoinSet::new();
-    tokio::pin!(shutdown);
+/// An origin with its objects, ready to serve.
+#[derive(Clone)]
+pub struct Origin {
+    s3: S3Service,
+    objects: Arc<Objects>,
+}
+
+/// The next connection; waits where resources ran out. Can be dropped and called again.
+async fn accept(listener: &TcpListener) -> Result<(TcpStream, SocketAddr), OriginError> {
     loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    connections.spawn(origin.clone().serve(stream, peer));
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                // Responses are written whole; without this a response in two writes would wait for
+                // the delayed ACK of the first. Every server of note sets it.
+                if let Err(error) = stream.set_nodelay(true) {
+                    debug!(%peer, %error, "Leaving Nagle's algorithm on");
                 }
-                Err(source) if is_passing(&source) => {
-                    warn!(%source, "Waiting for a descriptor to accept with");
-                    tokio::time::sleep(DESCRIPTOR_WAIT).await;
-                }
-                Err(source) => return Err(OriginError::Accept { address, source }),
-            },
+                return Ok((stream, peer));
+            }
+            Err(source) if is_passing(&source) => {
+                warn!(%source, "Waiting for a descriptor to accept with");
+                tokio::time::sleep(DESCRIPTOR_WAIT).await;
+            }
+            Err(source) => {
+                let address = listener
+                    .local_addr()
+                    .map_err(|source| OriginError::Address { source })?;
+                return Err(OriginError::Accept { address, source });
+            }
         }
     }
-    connections.shutdown().await;
-    Ok(())
+}
+
+/// As [`accept`]; never ready where there is no TLS.
+async fn accept_tls(
+    tls: Option<&(TcpListener, TlsAcceptor)>,
+) -> Result<(TcpStream, SocketAddr, TlsAcceptor), OriginError> {
+    let Some((listener, acceptor)) = tls else {
+        return std::future::pending().await;
+    };
+    let (stream, peer) = accept(listener).await?;
+    Ok((stream, peer, acceptor.clone()))
 }
 
 /// How long to leave the backlog alone when descriptors or memory ran out: without a pause `accept`
@@ -177,11 +219,10 @@ fn is_passing(error: &io::Error) -> bool {
         .is_some_and(|code| RESOURCES.contains(&code))
 }
 
-/// What all connections share.
-#[derive(Clone)]
-struct Origin {
-    s3: S3Service,
-    objects: Arc<Objects>,
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Origin").finish_non_exhaustive()
+    }
 }
 
 /// Which request an object came with; travels from the connection to the handlers as an extension of
@@ -192,26 +233,84 @@ struct Arrival {
     at: Instant,
 }
 
+// === impl Origin ===
+
 impl Origin {
-    fn new(config: &Config, events: UnboundedSender<Stored>) -> Self {
+    /// Makes the objects that are there from the start.
+    ///
+    /// Every object stored later goes to `events`. Nobody has to listen: without a receiver events are
+    /// dropped.
+    ///
+    /// # Errors
+    /// When an object can't be made within the limits of `config`.
+    pub fn prepare(config: &Config, events: UnboundedSender<Stored>) -> Result<Self, OriginError> {
         let objects = Arc::new(Objects::new(config, events));
+        for &bytes in &config.made {
+            objects
+                .make(config.seed, bytes)
+                .map_err(|refused| OriginError::Make {
+                    bytes,
+                    reason: refused.to_string(),
+                })?;
+        }
         let mut builder = S3ServiceBuilder::new(s3::Backend::new(Arc::clone(&objects)));
         builder.set_auth(SimpleAuth::from_single(
             config.credentials.access_key.clone(),
             config.credentials.secret_key.clone(),
         ));
-        Self {
+        Ok(Self {
             s3: builder.build(),
             objects,
+        })
+    }
+
+    /// Serves `listeners` until `shutdown` is ready; then closes every connection and returns.
+    ///
+    /// # Errors
+    /// When a listener itself breaks, or TLS can't be set up. A connection that fails ends alone.
+    pub async fn serve(
+        self,
+        listeners: Listeners,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), OriginError> {
+        let Listeners { plain, tls } = listeners;
+        let tls = match tls {
+            None => None,
+            Some((listener, identity)) => {
+                let server = identity
+                    .server()
+                    .map_err(|source| OriginError::Tls { source })?;
+                Some((listener, TlsAcceptor::from(server)))
+            }
+        };
+        let mut connections = JoinSet::new();
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(_) = connections.join_next() => {}
+                accepted = accept(&plain) => {
+                    let (stream, peer) = accepted?;
+                    connections.spawn(self.clone().connection(stream, peer));
+                }
+                accepted = accept_tls(tls.as_ref()) => {
+                    let (stream, peer, acceptor) = accepted?;
+                    connections.spawn(self.clone().tls_connection(acceptor, stream, peer));
+                }
+            }
+        }
+        connections.shutdown().await;
+        Ok(())
+    }
+
+    async fn tls_connection(self, acceptor: TlsAcceptor, stream: TcpStream, peer: SocketAddr) {
+        match acceptor.accept(stream).await {
+            Ok(stream) => self.connection(stream, peer).await,
+            Err(error) => debug!(%peer, %error, "Closed a connection after a failed handshake"),
         }
     }
 
-    async fn serve(self, stream: TcpStream, peer: SocketAddr) {
-        // Responses are written whole; without this a response in two writes would wait for the
-        // delayed ACK of the first. Every server of note sets it.
-        if let Err(error) = stream.set_nodelay(true) {
-            debug!(%peer, %error, "Leaving Nagle's algorithm on");
-        }
+    async fn connection(self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: SocketAddr) {
         let served = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             // Hyper's 30 seconds also end idle keep-alive connections; the report's server keeps

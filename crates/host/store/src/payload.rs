@@ -1,4 +1,4 @@
-//! Content of uploads: incompressible, different for every upload, the same for every run of a seed.
+//! Content of objects: incompressible, different for every upload, the same for every run of a seed.
 
 use bytes::Bytes;
 
@@ -16,6 +16,17 @@ pub fn content(seed: u64, index: u64, len: usize) -> Bytes {
     }
     bytes.truncate(len);
     Bytes::from(bytes)
+}
+
+/// The content of an object of `len` bytes that an origin with this seed has from the start.
+pub fn made(seed: u64, len: usize) -> Bytes {
+    content(seed, u64::try_from(len).unwrap_or(u64::MAX), len)
+}
+
+/// The key of such an object.
+#[must_use]
+pub fn made_key(bytes: u64) -> String {
+    format!("made/{bytes}")
 }
 
 /// 2^64 divided by the golden ratio, `SplitMix64`'s increment.

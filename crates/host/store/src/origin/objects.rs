@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Arrival, Config, Stored};
 use crate::digest::Running;
+use crate::payload;
 
 /// All buckets of an origin.
 pub(super) struct Objects {
@@ -51,6 +52,25 @@ struct Held {
     forms: u64,
 }
 
+impl Held {
+    fn insert(
+        &mut self,
+        place: (String, String),
+        object: Object,
+        capacity: u64,
+    ) -> Result<(), Refused> {
+        let replaced = self.objects.get(&place).map_or(0, |old| len(&old.bytes));
+        // `replaced` is part of `bytes`, so the difference cannot go below zero.
+        let after = self.bytes - replaced + len(&object.bytes);
+        if after > capacity {
+            return Err(Refused::Full { capacity });
+        }
+        self.bytes = after;
+        self.objects.insert(place, object);
+        Ok(())
+    }
+}
+
 impl Objects {
     pub(super) fn new(config: &Config, events: UnboundedSender<Stored>) -> Self {
         let mut buckets: BTreeSet<String> = config.buckets.iter().cloned().collect();
@@ -64,6 +84,21 @@ impl Objects {
             events,
             held: Mutex::default(),
         }
+    }
+
+    /// Puts the object of this size into every bucket, without an event.
+    pub(super) fn make(&self, seed: u64, bytes: u64) -> Result<(), Refused> {
+        let limit = self.object_limit;
+        let size = usize::try_from(bytes).ok().filter(|_| bytes <= limit);
+        let content = payload::made(seed, size.ok_or(Refused::TooLarge { limit })?);
+        let mut receiving = self.receive(Some(bytes))?;
+        receiving.push(&content)?;
+        let object = receiving.finish();
+        for bucket in &self.buckets {
+            let place = (bucket.clone(), payload::made_key(bytes));
+            self.held().insert(place, object.clone(), self.capacity)?;
+        }
+        Ok(())
     }
 
     pub(super) fn buckets(&self) -> &BTreeSet<String> {
@@ -111,18 +146,7 @@ impl Objects {
             seconds: arrival.at.elapsed().as_secs_f64(),
         };
         let place = (bucket.to_owned(), key.to_owned());
-        let mut held = self.held();
-        let replaced = held.objects.get(&place).map_or(0, |old| len(&old.bytes));
-        // `replaced` is part of `bytes`, so the difference cannot go below zero.
-        let after = held.bytes - replaced + stored.bytes;
-        if after > self.capacity {
-            return Err(Refused::Full {
-                capacity: self.capacity,
-            });
-        }
-        held.bytes = after;
-        held.objects.insert(place, object);
-        drop(held);
+        self.held().insert(place, object, self.capacity)?;
         // A lab that no longer listens is no reason to fail an upload.
         let _ = self.events.send(stored);
         Ok(())

@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use longhaul_store::client::Series;
+use longhaul_store::client::{Series, Verb};
 use longhaul_store::credentials::Credentials;
-use longhaul_store::origin::{self, Config, OriginError, Stored};
+use longhaul_store::origin::{Config, Listeners, Origin, OriginError, Stored};
+use longhaul_store::tls::{Identity, Trust, Version};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub(crate) struct TestOrigin {
     pub(crate) address: SocketAddr,
+    pub(crate) tls_address: SocketAddr,
+    certificate: String,
     events: mpsc::UnboundedReceiver<Stored>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), OriginError>>,
@@ -29,16 +32,27 @@ impl TestOrigin {
     pub(crate) async fn with(config: Config) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let tls_listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tls_address = tls_listener.local_addr().unwrap();
+        let identity = Identity::make(&["127.0.0.1".to_owned()]).unwrap();
+        let certificate = identity.certificate_pem();
+        let listeners = Listeners {
+            plain: listener,
+            tls: Some((tls_listener, identity)),
+        };
         let (sender, events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
+        let origin = Origin::prepare(&config, sender).unwrap();
         let task = tokio::spawn(async move {
-            origin::run(&config, listener, sender, async {
+            let shutdown = async {
                 let _ = stopped.await;
-            })
-            .await
+            };
+            origin.serve(listeners, shutdown).await
         });
         Self {
             address,
+            tls_address,
+            certificate,
             events,
             stop,
             task,
@@ -60,6 +74,18 @@ impl TestOrigin {
         stored
     }
 
+    /// The same over TLS of this version.
+    pub(crate) fn series_over(&self, version: Version) -> Series {
+        Series {
+            endpoint: format!("https://{}", self.tls_address),
+            tls: Some(Trust {
+                certificate: self.certificate.clone(),
+                version,
+            }),
+            ..self.series()
+        }
+    }
+
     /// A series to this origin's bucket `lab`.
     pub(crate) fn series(&self) -> Series {
         Series {
@@ -67,9 +93,14 @@ impl TestOrigin {
             bucket: "lab".into(),
             key_prefix: "series".into(),
             credentials: credentials(),
-            bytes: 102_400,
+            verb: Verb::Put,
+            sizes: vec![102_400],
+            parallel: 1,
+            part: None,
+            read_pause: None,
+            tls: None,
             first_index: 1,
-            uploads: 5,
+            transfers: 5,
             seed: 42,
             reuse: false,
             timeout_s: 30.0,

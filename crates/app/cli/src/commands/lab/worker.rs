@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::json;
 use store::client::Series;
 use store::credentials::Credentials;
-use store::origin;
+use store::origin::{self, Listeners, Origin};
+use store::tls::Identity;
 use tokio::io::AsyncReadExt as _;
 
 use crate::arguments::WorkerRole;
@@ -39,22 +40,51 @@ struct OriginSetup {
     listen: SocketAddr,
     credentials: Credentials,
     bucket: String,
+    /// Where it speaks TLS, with a certificate for `name`; only plain text where absent.
+    #[serde(default)]
+    tls: Option<TlsSetup>,
+    /// Seed and sizes of the objects that are there to be read.
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    made: Vec<u64>,
 }
 
-/// The embedded S3 origin; prints a line for every object it has stored.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct TlsSetup {
+    listen: SocketAddr,
+    name: String,
+}
+
+/// The embedded S3 origin. Its first line says where it listens, and with TLS carries `certificate` and
+/// `key` (PEM), for clients and relays; then it prints a line for every object it has stored.
 async fn origin() -> Result<(), Failure> {
     let setup: OriginSetup = super::configuration()?;
-    let listener = tokio::net::TcpListener::bind(setup.listen)
-        .await
-        .environment(format!("cannot listen at {}", setup.listen))?;
-    output::json_line(&json!({ "event": "listening", "address": setup.listen }))?;
+    let mut listening = json!({ "event": "listening", "address": setup.listen });
+    let mut listeners = Listeners {
+        plain: listen(setup.listen).await?,
+        tls: None,
+    };
+    if let Some(tls) = &setup.tls {
+        let identity = Identity::make(std::slice::from_ref(&tls.name))
+            .environment("cannot make the origin's certificate")?;
+        listening["tls-address"] = json!(tls.listen);
+        listening["certificate"] = json!(identity.certificate_pem());
+        listening["key"] = json!(identity.key_pem());
+        listeners.tls = Some((listen(tls.listen).await?, identity));
+    }
     let config = origin::Config {
         buckets: vec![setup.bucket.clone()],
         form_bucket: setup.bucket,
+        seed: setup.seed,
+        made: setup.made,
         ..origin::Config::new(setup.credentials)
     };
     let (sender, mut stored) = tokio::sync::mpsc::unbounded_channel();
-    let serving = origin::run(&config, listener, sender, closed_input());
+    let origin = Origin::prepare(&config, sender).environment("the origin could not begin")?;
+    let serving = origin.serve(listeners, closed_input());
+    output::json_line(&listening)?;
     let printing = async {
         while let Some(object) = stored.recv().await {
             output::json_line(&object)?;
@@ -66,13 +96,19 @@ async fn origin() -> Result<(), Failure> {
     printed
 }
 
-/// The built-in client; prints a line for every upload.
+async fn listen(address: SocketAddr) -> Result<tokio::net::TcpListener, Failure> {
+    tokio::net::TcpListener::bind(address)
+        .await
+        .environment(format!("cannot listen at {address}"))
+}
+
+/// The built-in client; prints a line for every transfer.
 async fn client() -> Result<(), Failure> {
     let series: Series = super::configuration()?;
     let mut printed = Ok(());
-    store::client::upload(&series, |upload| {
+    store::client::run(&series, |transfer| {
         if printed.is_ok() {
-            printed = output::json_line(upload);
+            printed = output::json_line(transfer);
         }
     })
     .await
