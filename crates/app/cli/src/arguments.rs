@@ -83,6 +83,10 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
+    /// Also write a scenario that rebuilds path and transfers, for `simulate` and `lab run`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) emit_scenario: Option<PathBuf>,
+
     /// Exit with 1 where a finding is at least this severe.
     #[arg(long, value_name = "SEVERITY")]
     pub(crate) fail_on: Option<Severity>,

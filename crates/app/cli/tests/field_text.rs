@@ -205,3 +205,38 @@ fn five_shared_uploads_get_faster_on_one_connection() {
         "{caveats}"
     );
 }
+
+#[test]
+fn a_trace_becomes_a_scenario_of_the_same_path_and_sizes() {
+    let Some(traces) = traces() else {
+        println!("not run: no field data");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (text, file) = (
+        folder.path().join("trace.txt"),
+        folder.path().join("s.toml"),
+    );
+    std::fs::write(&text, &traces[1]).unwrap();
+    let emitted = common::run(
+        longhaul()
+            .arg("explain")
+            .arg(&text)
+            .arg("--emit-scenario")
+            .arg(&file),
+    );
+    assert_eq!(emitted.code, Some(0), "{emitted:#?}");
+    let checked = common::run(longhaul().args(["lab", "check"]).arg(&file));
+    assert_eq!(checked.code, Some(0), "{checked:#?}");
+    let simulated = common::run(longhaul().arg("simulate").arg(&file).arg("--json")).json();
+    let cell = &simulated["cells"][0];
+    assert!(
+        close_to(&cell["path"]["rtt_asked_s"], 0.2004, 0.001),
+        "{cell}"
+    );
+    // The report measured 409 ms for this upload.
+    assert!(
+        close_to(&cell["arms"][0]["median_s"], 0.409, 0.03),
+        "{cell}"
+    );
+}

@@ -12,6 +12,7 @@ mod analysis;
 mod caveats;
 mod document;
 mod findings;
+mod rebuild;
 mod series;
 mod text;
 mod timeline;
@@ -22,6 +23,7 @@ use record::Manifest;
 use record::explain::{Capture, Document};
 
 pub use findings::{CATALOGUE, CatalogueEntry};
+pub use rebuild::{NoScenario, scenario};
 
 /// What the caller knows and packets do not say, and what is wanted beside the verdict.
 #[derive(Clone, Debug, Default)]

@@ -35,6 +35,11 @@ pub(crate) fn run(arguments: &Explain) -> Result<ExitCode, Failure> {
         std::fs::write(path, html).usage(format!("cannot write `{}`", path.display()))?;
         output::say(&format!("report: {}", path.display()));
     }
+    if let Some(path) = &arguments.emit_scenario {
+        let scenario = explain::scenario(&document).usage("no scenario can be made of this")?;
+        std::fs::write(path, scenario).usage(format!("cannot write `{}`", path.display()))?;
+        output::say(&format!("scenario: {}", path.display()));
+    }
     if arguments.json {
         output::json(&document)?;
     } else {

@@ -1,0 +1,349 @@
+//! From a verdict to an experiment: a scenario file that rebuilds the path and the transfers that a
+//! capture shows, so that remedies can be tried on it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use record::LimitName;
+use record::explain::{Connection, Direction, Document};
+use units::Bytes;
+
+/// A capture does not show enough to rebuild its path.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum NoScenario {
+    /// Nothing was transferred.
+    #[error("the capture holds no connection with payload: there is nothing to repeat")]
+    NoTransfer,
+    /// No round trip was seen.
+    #[error(
+        "the capture shows no round-trip time: it needs both directions of one connection, \
+         or its handshake"
+    )]
+    NoRoundTrip,
+}
+
+/// Sizes that are told apart; more would make an experiment nobody waits for.
+const MOST_WORKLOADS: usize = 3;
+/// Round trips after which slow start has long filled most paths.
+const LONG_IN_ROUND_TRIPS: f64 = 20.0;
+/// Times of the capture that are laid beside the experiment's, per size.
+const MOST_REPORTED: usize = 20;
+
+/// One group of like transfers.
+#[derive(Debug, Default)]
+struct Transfers {
+    bytes: u64,
+    seconds: Vec<f64>,
+}
+
+/// What a transfer is, as a scenario names it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Kind {
+    Upload,
+    Download,
+    StreamUp,
+    StreamDown,
+}
+
+/// The scenario, in TOML, of the server that moved most bytes. What a capture can't show is assumed, and
+/// every assumption stands beside its figure.
+pub fn scenario(document: &Document) -> Result<String, NoScenario> {
+    let connections = busiest_server(document).ok_or(NoScenario::NoTransfer)?;
+    let first = connections.first().ok_or(NoScenario::NoTransfer)?;
+    let rtt_s = connections
+        .iter()
+        .filter_map(|connection| connection.rtt.min_s)
+        .filter(|rtt| *rtt > 0.0)
+        .min_by(f64::total_cmp)
+        .ok_or(NoScenario::NoRoundTrip)?;
+    let workloads = workloads(&connections);
+    let (rate, where_from) = rate(&connections, rtt_s);
+
+    let file = document
+        .captures
+        .first()
+        .map_or("", |capture| capture.file.as_str());
+    let product = rate / 8.0 * rtt_s;
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "# Rebuilt by `longhaul explain --emit-scenario` from {}: {} connections to {}:{}.\n\
+         # What the capture can't show is assumed, and said so. Check it, then:\n\
+         #   longhaul simulate THIS.toml    what each arm would bring\n\
+         #   longhaul lab run THIS.toml     the same on real kernels\n\n\
+         name = \"rebuilt\"\n\
+         seed = 1\n\n\
+         [path]\n\
+         # The smallest of all samples.\n\
+         rtt = \"{} ms\"\n\
+         # {where_from}\n\
+         rate = \"{} kbit/s\"\n\
+         # Assumed: one bandwidth-delay product.\n\
+         queue = \"{} B\"\n",
+        comment(file),
+        connections.len(),
+        comment(&first.server.host),
+        first.server.port,
+        three_places(rtt_s * 1e3),
+        whole((rate / 1e3).max(10.0)),
+        whole(product.max(15_000.0)),
+    );
+    if let Some(share) = loss(&connections) {
+        let _ = write!(
+            text,
+            "# Retransmissions per data segment: an upper bound of the path's random loss.\n\
+             loss = \"{} %\"\n",
+            three_places(share * 100.0)
+        );
+    }
+    if let Some((host, window)) = held_by_window(&connections) {
+        let _ = write!(
+            text,
+            "\n# The receiver's window held the transfer back and did not grow beyond this.\n\
+             [hosts.{host}]\n\
+             tcp = {{ receive-window = \"{window} B\" }}\n"
+        );
+    }
+    for ((kind, _), transfers) in &workloads {
+        write_workload(&mut text, *kind, transfers);
+    }
+    write_arms(
+        &mut text,
+        workloads.keys().any(|(kind, _)| kind.is_object()),
+    );
+    Ok(text)
+}
+
+/// The connections with payload to the server, address and port, that moved most of it.
+fn busiest_server(document: &Document) -> Option<Vec<&Connection>> {
+    let mut servers: BTreeMap<(&str, u16), (u64, Vec<&Connection>)> = BTreeMap::new();
+    for connection in &document.connections {
+        let bytes = payload(connection);
+        if bytes > 0 {
+            let key = (connection.server.host.as_str(), connection.server.port);
+            let entry = servers.entry(key).or_default();
+            entry.0 = entry.0.saturating_add(bytes);
+            entry.1.push(connection);
+        }
+    }
+    let busiest = servers.into_values().max_by_key(|(bytes, _)| *bytes)?;
+    Some(busiest.1)
+}
+
+const fn payload(connection: &Connection) -> u64 {
+    let directions = &connection.directions;
+    directions
+        .client_to_server
+        .bytes
+        .saturating_add(directions.server_to_client.bytes)
+}
+
+/// The direction with more payload.
+const fn main_direction(connection: &Connection) -> &Direction {
+    let directions = &connection.directions;
+    if directions.client_to_server.bytes >= directions.server_to_client.bytes {
+        &directions.client_to_server
+    } else {
+        &directions.server_to_client
+    }
+}
+
+/// The rate in bits per second, and where it comes from.
+fn rate(connections: &[&Connection], rtt_s: f64) -> (f64, &'static str) {
+    let mut seen: Vec<f64> = connections
+        .iter()
+        .filter_map(|one| main_direction(one).path_rate_bps)
+        .collect();
+    seen.sort_by(f64::total_cmp);
+    if let Some(median) = seen.get(seen.len() / 2) {
+        return (*median, "As the dispersion of ACKs shows it (median).");
+    }
+    // Shorter transfers are over before they fill a path: their goodput says nothing about its rate.
+    let fastest = connections
+        .iter()
+        .filter(|one| one.duration_s >= LONG_IN_ROUND_TRIPS * rtt_s)
+        .filter_map(|one| main_direction(one).goodput_bps)
+        .max_by(f64::total_cmp);
+    match fastest {
+        Some(goodput) => (
+            goodput,
+            "Not shown by the capture: the goodput of its fastest transfer, a lower bound.",
+        ),
+        None => (
+            100e6,
+            "Assumed: no transfer in the capture lasts long enough to show the path's rate.",
+        ),
+    }
+}
+
+/// Repeated segments per data segment over all connections; `None` where nothing was repeated.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of segments, far below 2^52"
+)]
+fn loss(connections: &[&Connection]) -> Option<f64> {
+    let directions = || connections.iter().map(|one| main_direction(one));
+    let repeated: u64 = directions().map(|one| one.retransmissions).sum();
+    let segments: u64 = directions().map(|one| one.segments).sum();
+    (repeated > 0 && segments > 0).then(|| repeated as f64 / segments as f64)
+}
+
+/// The receiving host and its largest window, where that window was what held most transfers back.
+fn held_by_window(connections: &[&Connection]) -> Option<(&'static str, u64)> {
+    let held = |one: &&&Connection| main_direction(one).dominant == Some(LimitName::ReceiveWindow);
+    let count = connections.iter().filter(held).count();
+    if count * 2 <= connections.len() {
+        return None;
+    }
+    let connection = connections.iter().find(held)?;
+    let uploads = connection.directions.client_to_server.bytes
+        >= connection.directions.server_to_client.bytes;
+    let window = main_direction(connection).receive_window_max?;
+    Some((if uploads { "origin" } else { "client" }, window))
+}
+
+/// The most frequent transfers by kind and size, sizes within 2 % taken as one.
+fn workloads(connections: &[&Connection]) -> BTreeMap<(Kind, u64), Transfers> {
+    let mut groups: BTreeMap<(Kind, u64), Transfers> = BTreeMap::new();
+    let mut add = |kind: Kind, bytes: u64, seconds: Option<f64>| {
+        let group = groups.entry((kind, about(bytes))).or_default();
+        group.bytes = group.bytes.max(bytes);
+        group.seconds.extend(seconds);
+    };
+    for connection in connections {
+        for transfer in &connection.transfers {
+            let seconds = transfer.with_handshake_s.or(transfer.complete_s);
+            if transfer.request_bytes >= transfer.response_bytes {
+                add(Kind::Upload, transfer.request_bytes, seconds);
+            } else {
+                add(Kind::Download, transfer.response_bytes, seconds);
+            }
+        }
+        if connection.transfers.is_empty() {
+            let directions = &connection.directions;
+            let (up, down) = (
+                directions.client_to_server.bytes,
+                directions.server_to_client.bytes,
+            );
+            let kind = if up >= down {
+                Kind::StreamUp
+            } else {
+                Kind::StreamDown
+            };
+            add(kind, up.max(down), Some(connection.duration_s));
+        }
+    }
+    let mut by_weight: Vec<_> = groups.into_iter().collect();
+    by_weight.sort_by_key(|(_, group)| {
+        let times = u64::try_from(group.seconds.len()).unwrap_or(u64::MAX);
+        std::cmp::Reverse(group.bytes.saturating_mul(times.max(1)))
+    });
+    by_weight.truncate(MOST_WORKLOADS);
+    by_weight.into_iter().collect()
+}
+
+/// A size rounded to two significant digits: what counts as the same.
+const fn about(bytes: u64) -> u64 {
+    let mut unit = 1;
+    while bytes / unit >= 100 {
+        unit *= 10;
+    }
+    bytes / unit * unit
+}
+
+fn write_workload(text: &mut String, kind: Kind, transfers: &Transfers) {
+    let bytes = Bytes::new(transfers.bytes.clamp(1, 1 << 30));
+    let (name, fields) = match kind {
+        Kind::Upload => ("upload", "kind = \"upload\"\n"),
+        Kind::Download => ("download", "kind = \"download\"\n"),
+        Kind::StreamUp => ("stream up", "kind = \"stream\"\ndirection = \"up\"\n"),
+        Kind::StreamDown => ("stream down", "kind = \"stream\"\ndirection = \"down\"\n"),
+    };
+    let _ = write!(
+        text,
+        "\n[[workloads]]\nname = \"{name}, {bytes}\"\n{fields}bytes = \"{bytes}\"\n"
+    );
+    let seconds: Vec<String> = transfers
+        .seconds
+        .iter()
+        .take(MOST_REPORTED)
+        .map(|seconds| format!("\"{} ms\"", three_places(seconds * 1e3)))
+        .collect();
+    if !seconds.is_empty() {
+        let _ = write!(
+            text,
+            "# As captured.\n[workloads.reported]\ndirect = [{}]\n",
+            seconds.join(", ")
+        );
+    }
+}
+
+/// Directly, and what helps transfers of this kind.
+fn write_arms(text: &mut String, objects: bool) {
+    text.push_str(if objects {
+        "\n[relays.hot]\npool-min-idle = 2\n\n\
+         [[arms]]\nname = \"direct\"\n\n\
+         [[arms]]\nname = \"direct-reuse\"\nreuse = true\n\n\
+         [[arms]]\nname = \"relay\"\nrelay = \"hot\"\n"
+    } else {
+        "\n[relays.near]\nmode = \"tcp\"\nclient-profile = \"lan\"\nserver-profile = \"wan\"\n\n\
+         [relays.far]\nmode = \"tcp\"\nat = \"far\"\nclient-profile = \"wan\"\nserver-profile = \"lan\"\n\n\
+         [[arms]]\nname = \"direct\"\n\n\
+         [[arms]]\nname = \"pair\"\nrelay = [\"near\", \"far\"]\n"
+    });
+    text.push_str("\n[experiment]\nruns = 10\nblock = 5\n");
+}
+
+/// What a comment line can hold: file and host names come from elsewhere.
+fn comment(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+fn three_places(number: f64) -> String {
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn whole(number: f64) -> String {
+    format!("{number:.0}")
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// Whether it is one request for one object.
+    const fn is_object(self) -> bool {
+        matches!(self, Self::Upload | Self::Download)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn like_sizes_are_one() {
+        assert_eq!(about(102_731), about(102_400));
+        assert_eq!(about(7), 7);
+        assert_eq!(about(1_048_576), 1_000_000);
+        assert_ne!(about(102_400), about(122_400));
+    }
+
+    #[test]
+    fn numbers_are_written_without_noise() {
+        assert_eq!(three_places(200.4), "200.4");
+        assert_eq!(three_places(190.0), "190");
+        assert_eq!(three_places(0.05), "0.05");
+        assert_eq!(whole(99_999.6), "100000");
+    }
+
+    #[test]
+    fn an_empty_document_says_what_is_missing() {
+        let document = crate::explain(
+            &connections::Tracker::new().finish(),
+            crate::Options::default(),
+        );
+        assert_eq!(scenario(&document), Err(NoScenario::NoTransfer));
+    }
+}
