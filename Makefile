@@ -1,7 +1,7 @@
 # Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
 # `make help` lists the rest.
 
-.PHONY: help demo build test bench lint ci setup clean
+.PHONY: help demo build test field bench lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -22,6 +22,16 @@ build: ## the longhaul binary
 
 test: setup ## every test: units, properties, captures, namespaces, the whole binary
 	cargo test --locked --workspace --quiet
+
+# Every field scenario on real kernels and in virtual time. A failed assertion stands in the page.
+field: setup build ## the field reports' cases, measured and simulated; writes docs/field-results.md (about 40 minutes)
+	for scenario in scenarios/field/*.toml; do \
+	  name=$$(basename $$scenario .toml); \
+	  $(BIN) lab run $$scenario --out out/field/$$name; status=$$?; [ $$status -le 1 ] || exit $$status; \
+	  $(BIN) simulate $$scenario --json > out/field/$$name/simulated.json; status=$$?; \
+	  [ $$status -le 1 ] || rm -f out/field/$$name/simulated.json; \
+	done; \
+	cargo xtask field out/field
 
 bench: setup build ## the numbers of BENCHMARKS.md; HTTP mode beside haproxy needs wrk, haproxy and nginx
 	failed=; for scenario in c-uploads c-uploads-60ms c-uploads-120ms; do \

@@ -7,6 +7,7 @@
 //! | `cargo xtask doc` | documentation builds without a warning |
 //! | `cargo xtask deps` | imports go down only, and the core stays free of I/O |
 //! | `cargo xtask docs` | writes the generated pages; `lint` only checks them |
+//! | `cargo xtask field DIR` | writes `docs/field-results.md` from results in DIR (`make field`) |
 //! | `cargo xtask lint` | all of the above |
 //! | `cargo xtask test` | `make test` |
 //! | `cargo xtask ci` | lint, then test: what CI runs |
@@ -19,6 +20,7 @@
 
 mod deps;
 mod docs;
+mod field;
 
 use std::process::{Command, ExitCode};
 
@@ -32,11 +34,17 @@ fn main() -> ExitCode {
         Some("doc") => doc(),
         Some("deps") => deps::check(),
         Some("docs") => docs::write(),
+        Some("field") => match std::env::args_os().nth(2) {
+            Some(folder) => field::write(folder.as_ref()),
+            None => Err(anyhow::anyhow!(
+                "name the folder with the results: `cargo xtask field out/field`"
+            )),
+        },
         Some("lint") => lint(),
         Some("test") => test(),
         Some("ci") => lint().and_then(|()| test()),
         _ => {
-            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|docs|lint|test|ci");
+            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|docs|field|lint|test|ci");
             return ExitCode::from(2);
         }
     };
