@@ -1,8 +1,8 @@
 //! What an experiment is: a path, the hosts at its ends, relays beside them, workloads, and the arms
 //! that are compared. One description for the lab (real kernels) and for the simulator (virtual time).
 //!
-//! The types are what a scenario file says, with units in their text form. Reading TOML is the caller's
-//! business; [`Scenario::problems`] then finds everything that is wrong between fields, all at once.
+//! The types are what a scenario file says, with units in their text form. [`read`] takes a file apart:
+//! every combination of its factors, with everything that is wrong in any of them, all at once.
 //!
 //! ```toml
 //! name = "c-uploads"
@@ -26,11 +26,14 @@
 mod arm;
 mod assertion;
 mod experiment;
+mod file;
 mod host;
+pub mod networks;
 mod path;
 mod plain_uploads;
 mod problems;
 mod relay;
+mod template;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -42,10 +45,12 @@ pub use assertion::{
     Assertion, Comparison, Dimension, Ground, ParseAssertionError, Quantity, Statistic,
 };
 pub use experiment::{Capture, Experiment, Share};
+pub use file::{FileError, Variant, expand, read};
 pub use host::{Host, HostName, Stack, TcpKnobs, Threshold};
 pub use path::Path;
 pub use problems::Problem;
 pub use relay::{Relay, RelayMode, Site};
+pub use template::Template;
 pub use workload::{Flow, Kind, ReadPause, Reported, Rival, Tls, Workload};
 
 /// A whole scenario.

@@ -254,6 +254,17 @@ impl Workload {
 // === impl Kind ===
 
 impl Kind {
+    /// All of them, in the order of the reference.
+    pub const ALL: [Self; 7] = [
+        Self::Upload,
+        Self::Download,
+        Self::Stream,
+        Self::Exchange,
+        Self::Burst,
+        Self::Replicate,
+        Self::Command,
+    ];
+
     /// The name as scenario files write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
