@@ -145,6 +145,7 @@ pub(crate) struct Relay {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RelayCommand {
     Http(RelayHttp),
+    Tcp(RelayTcp),
     Run(RelayRun),
     Check(RelayCheck),
 }
@@ -208,6 +209,61 @@ pub(crate) struct RelayHttp {
     /// Print the same relay as a configuration file, and do nothing.
     #[arg(long)]
     pub(crate) print_config: bool,
+}
+
+/// Relay any byte stream, with a TCP profile on each side.
+///
+/// Each client gets a connection of its own to the server, so the client's acknowledgements come from
+/// nearby and the long path has the congestion control and buffers that suit it. Bytes pass unchanged;
+/// half-closes and resets are passed on as what they are.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul relay tcp 0.0.0.0:9000 store.example:443 --client-profile lan --server-profile wan
+  longhaul relay tcp :5432 db.example:5432 --allow 10.10.10.0/24 --json
+  longhaul relay tcp :9000 store.example:443 --send-proxy v2 --print-config > relay.toml")]
+pub(crate) struct RelayTcp {
+    /// Where clients connect, such as `0.0.0.0:9000` or `[::]:9000`.
+    #[arg(value_name = "LISTEN", value_parser = listen_address)]
+    pub(crate) listen: SocketAddr,
+
+    /// The server, as `HOST:PORT`.
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+
+    /// Profile of the client side (see `longhaul profile list`).
+    #[arg(long, default_value = "lan", value_name = "NAME")]
+    pub(crate) client_profile: String,
+
+    /// Profile of the server side.
+    #[arg(long, default_value = "wan", value_name = "NAME")]
+    pub(crate) server_profile: String,
+
+    /// Clients that may connect, as CIDR; repeat for several. Default: loopback and private networks.
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) allow: Vec<String>,
+
+    /// Expect a PROXY header (version 1 or 2) from each client; --allow then names the proxies to believe.
+    #[arg(long)]
+    pub(crate) accept_proxy: bool,
+
+    /// Begin each connection to the server with a PROXY header of this version.
+    #[arg(long, value_name = "v1|v2")]
+    pub(crate) send_proxy: Option<ProxyVersion>,
+
+    /// Print what happens as JSON lines on stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the same relay as a configuration file, and do nothing.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum ProxyVersion {
+    V1,
+    V2,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

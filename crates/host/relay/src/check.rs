@@ -5,7 +5,7 @@ use profile::{Side, TcpProfile};
 use serde::Serialize;
 use sys::socket::{ApplyError, apply};
 
-use crate::{AppliedOption, Config, HttpRelay, host};
+use crate::{AppliedOption, Config, Front, host};
 
 /// What a configuration would do on this host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,13 +65,24 @@ pub enum CheckError {
 ///
 /// Blocks while the target's name is resolved.
 pub fn check(config: &Config) -> Result<Report, CheckError> {
-    let relays = config.http.iter().map(check_relay);
-    Ok(Report {
-        relays: relays.collect::<Result<_, _>>()?,
-    })
+    let mut relays = Vec::new();
+    for relay in &config.http {
+        let forgets_windows = host::forgets_windows();
+        relays.push(check_front(&relay.front, |congestion| {
+            host::problems(relay, forgets_windows, congestion)
+        })?);
+    }
+    for relay in &config.tcp {
+        relays.push(check_front(&relay.front, |_| Vec::new())?);
+    }
+    Ok(Report { relays })
 }
 
-fn check_relay(relay: &HttpRelay) -> Result<RelayReport, CheckError> {
+/// `problems` tells, for the congestion control in effect on the server side, what could be better.
+fn check_front(
+    relay: &Front,
+    problems: impl Fn(Option<&str>) -> Vec<(&'static str, String)>,
+) -> Result<RelayReport, CheckError> {
     let target = relay.target.to_string();
     let addresses = (relay.target.host.as_str(), relay.target.port)
         .to_socket_addrs()
@@ -95,7 +106,7 @@ fn check_relay(relay: &HttpRelay) -> Result<RelayReport, CheckError> {
     let client_options = options(&accepted, &relay.client_profile, Side::Client)?;
     let server_options = options(&connected, &server_profile, Side::Server)?;
     let congestion = sys::socket::congestion_control(&connected).ok();
-    let warnings = host::problems(relay, forgets_windows, congestion.as_deref());
+    let warnings = problems(congestion.as_deref());
     Ok(RelayReport {
         listen: relay.listen,
         target,

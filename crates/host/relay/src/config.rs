@@ -1,6 +1,8 @@
 //! What to listen on and how, from TOML or from a command line, through one validation.
 
+mod front;
 mod options;
+mod tcp;
 #[cfg(test)]
 mod tests;
 
@@ -16,20 +18,23 @@ use units::{Bytes, Rate};
 
 use crate::Cidr;
 pub use options::{HttpOptions, LimitOptions, PoolOptions, PrimeOptions};
+pub use tcp::{TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay};
 
-/// A valid configuration.
+/// A valid configuration of at least one relay.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Config {
-    /// The HTTP relays, at least one.
+    /// The HTTP relays.
     pub http: Vec<HttpRelay>,
+    /// The byte-stream relays.
+    pub tcp: Vec<TcpRelay>,
 }
 
-/// One listener and the origin behind it.
+/// What every relay has, whatever it speaks: a listener, and a target behind it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct HttpRelay {
+pub struct Front {
     /// Where clients connect.
     pub listen: SocketAddr,
-    /// Where requests go.
+    /// Where they are relayed to.
     pub target: Target,
     /// How accepted sockets behave.
     pub client_profile: TcpProfile,
@@ -37,6 +42,17 @@ pub struct HttpRelay {
     pub server_profile: TcpProfile,
     /// Who may connect.
     pub allow: Vec<Cidr>,
+    /// Client connections at the same time; others wait in the listener's queue.
+    pub connections: usize,
+    /// From the order to stop until what still runs is cut off.
+    pub drain_timeout: Duration,
+}
+
+/// One listener and the origin behind it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HttpRelay {
+    /// Listener and origin.
+    pub front: Front,
     /// The rate of the path to the origin, if known: upstream connections are paced at it and primed
     /// for its bandwidth-delay product.
     pub path_rate: Option<Rate>,
@@ -98,8 +114,6 @@ pub struct Priming {
 /// What a client may ask of a relay.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Client connections at the same time; others wait in the listener's queue.
-    pub connections: usize,
     /// Size of a request's or response's head.
     pub head: Bytes,
     /// From a request's first byte to the end of its head.
@@ -112,8 +126,6 @@ pub struct Limits {
     pub response_timeout: Duration,
     /// For a connection to the origin, waiting for a free one included.
     pub connect_timeout: Duration,
-    /// From the order to stop until what still runs is cut off.
-    pub drain_timeout: Duration,
 }
 
 /// A configuration cannot be used.
@@ -135,8 +147,11 @@ struct Document {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     profiles: BTreeMap<String, RawTcpProfile>,
     /// HTTP relays.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     http: Vec<HttpOptions>,
+    /// Byte-stream relays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tcp: Vec<TcpOptions>,
 }
 
 // === impl Config ===
@@ -149,12 +164,20 @@ impl Config {
         Self::resolve(document)
     }
 
-    /// The configuration of one relay, as a command line describes it.
+    /// The configuration of one HTTP relay, as a command line describes it.
     pub fn http(options: HttpOptions) -> Result<Self, ConfigError> {
-        Self::resolve(Document {
-            profiles: BTreeMap::new(),
-            http: vec![options],
-        })
+        Self::resolve(options.into())
+    }
+
+    /// The configuration of one byte-stream relay, as a command line describes it.
+    pub fn tcp(options: TcpOptions) -> Result<Self, ConfigError> {
+        Self::resolve(options.into())
+    }
+
+    /// What all relays have in common, in the order of the configuration.
+    pub fn fronts(&self) -> impl Iterator<Item = &Front> {
+        let http = self.http.iter().map(|relay| &relay.front);
+        http.chain(self.tcp.iter().map(|relay| &relay.front))
     }
 
     fn resolve(document: Document) -> Result<Self, ConfigError> {
@@ -164,24 +187,64 @@ impl Config {
             .iter()
             .map(ToString::to_string)
             .collect();
-        if document.http.is_empty() {
-            problems.push("there is nothing to relay: write at least one [[http]] table".into());
+        if document.http.is_empty() && document.tcp.is_empty() {
+            problems.push(
+                "there is nothing to relay: write at least one [[http]] or [[tcp]] table".into(),
+            );
         }
-        let mut http = Vec::new();
-        for (index, options) in document.http.into_iter().enumerate() {
-            match options.resolve(&profiles) {
-                Ok(relay) => http.push(relay),
-                Err(found) => problems.extend(
-                    found
-                        .into_iter()
-                        .map(|problem| format!("http relay {}: {problem}", index + 1)),
-                ),
-            }
-        }
+        let http = resolve_all(document.http, "http", &mut problems, |options| {
+            options.resolve(&profiles)
+        });
+        let tcp = resolve_all(document.tcp, "tcp", &mut problems, |options| {
+            options.resolve(&profiles)
+        });
         if problems.is_empty() {
-            Ok(Self { http })
+            Ok(Self { http, tcp })
         } else {
             Err(ConfigError::Invalid(problems))
+        }
+    }
+}
+
+/// The relays of one kind that are valid; the problems of the others say which relay they are about.
+fn resolve_all<O, R>(
+    all: Vec<O>,
+    kind: &str,
+    problems: &mut Vec<String>,
+    resolve: impl Fn(O) -> Result<R, Vec<String>>,
+) -> Vec<R> {
+    let mut relays = Vec::new();
+    for (index, options) in all.into_iter().enumerate() {
+        match resolve(options) {
+            Ok(relay) => relays.push(relay),
+            Err(found) => {
+                let relay = index + 1;
+                let told = found
+                    .into_iter()
+                    .map(|problem| format!("{kind} relay {relay}: {problem}"));
+                problems.extend(told);
+            }
+        }
+    }
+    relays
+}
+
+// === impl Document ===
+
+impl From<HttpOptions> for Document {
+    fn from(options: HttpOptions) -> Self {
+        Self {
+            http: vec![options],
+            ..Self::default()
+        }
+    }
+}
+
+impl From<TcpOptions> for Document {
+    fn from(options: TcpOptions) -> Self {
+        Self {
+            tcp: vec![options],
+            ..Self::default()
         }
     }
 }
@@ -191,10 +254,7 @@ impl Config {
 impl HttpOptions {
     /// These options as a configuration file.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(&Document {
-            profiles: BTreeMap::new(),
-            http: vec![self.clone()],
-        })
+        toml::to_string(&Document::from(self.clone()))
     }
 }
 

@@ -1,8 +1,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use profile::Side;
 use serde::Serialize;
+use sys::tcp_info::TcpInfo;
+use units::Rate;
+
+/// Where events go.
+pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// Something that happened, as it is printed in JSON lines and turned into log lines and metrics.
 ///
@@ -140,6 +147,8 @@ pub enum Event {
         /// What went wrong, if anything.
         error: Option<String>,
     },
+    /// A relayed byte stream is over, well or badly.
+    ConnectionDone(Box<ConnectionDone>),
     /// A connection to the origin is closed.
     Closed {
         /// The connection.
@@ -172,11 +181,67 @@ pub enum Event {
     Stopped {
         /// Client connections that were cut off at the deadline.
         aborted: usize,
-        /// Requests served.
-        requests: u64,
+        /// Client connections that were accepted.
+        connections: u64,
+        /// Requests served, where the relay knows requests.
+        requests: Option<u64>,
         /// Share of them that a hot connection served.
-        hot_ratio: f64,
+        hot_ratio: Option<f64>,
     },
+}
+
+/// A relayed byte stream that is over.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConnectionDone {
+    /// The client's connection.
+    pub client: u64,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// For whom the client stands, by its PROXY header.
+    pub stands_for: Option<SocketAddr>,
+    /// The address that was connected to.
+    pub server: Option<SocketAddr>,
+    /// Bytes given to the server's kernel. The client's and the relay's PROXY headers are not counted.
+    pub bytes_up: u64,
+    /// Bytes given to the client's kernel.
+    pub bytes_down: u64,
+    /// From accepting the client to the end.
+    pub seconds: f64,
+    /// From the start of name resolution to the open connection.
+    pub connect_seconds: Option<f64>,
+    /// The side that ended its direction first, if one did.
+    pub closed_first: Option<Side>,
+    /// Who ended it.
+    pub ended_by: EndedBy,
+    /// How far it had come.
+    pub phase: Phase,
+    /// What went wrong, if anything.
+    pub error: Option<String>,
+    /// The client's connection at its end, where the kernel still knew.
+    pub client_side: Option<SideReport>,
+    /// The server's.
+    pub server_side: Option<SideReport>,
+}
+
+/// What the kernel knew of one side's connection at its end (`TCP_INFO`).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SideReport {
+    /// Smoothed round-trip time.
+    pub rtt_s: f64,
+    /// The smallest of the last minutes.
+    pub min_rtt_s: Option<f64>,
+    /// Our congestion window.
+    pub cwnd_bytes: u64,
+    /// Segments that were sent again.
+    pub retransmitted: u32,
+    /// The newest delivery rate sample.
+    pub delivery_bps: Option<u64>,
+    /// Time in which something was in flight or waiting to leave.
+    pub busy_s: Option<f64>,
+    /// The part of it held back by the peer's window.
+    pub rwnd_limited_s: Option<f64>,
+    /// The part of it held back by our send buffer.
+    pub sndbuf_limited_s: Option<f64>,
 }
 
 /// A socket option as asked for and as the kernel reports it.
@@ -212,7 +277,7 @@ pub enum Missing {
     PeerWindow,
 }
 
-/// Who ended a request.
+/// Who ended a request or a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndedBy {
@@ -230,7 +295,7 @@ pub enum EndedBy {
     Relay,
 }
 
-/// How far a request had come.
+/// How far a request or a connection had come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -246,6 +311,28 @@ pub enum Phase {
     ResponseBody,
     /// Forwarding bytes after `101 Switching Protocols`.
     Tunnel,
+    /// Reading the client's PROXY header.
+    ProxyHeader,
+    /// Both directions of a byte stream are open.
+    Data,
+    /// One direction has ended.
+    Closing,
+}
+
+impl From<&TcpInfo> for SideReport {
+    fn from(info: &TcpInfo) -> Self {
+        let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+        Self {
+            rtt_s: info.rtt.as_secs_f64(),
+            min_rtt_s: seconds(info.min_rtt),
+            cwnd_bytes: info.cwnd().get(),
+            retransmitted: info.total_retrans,
+            delivery_bps: info.delivery_rate.map(Rate::bits_per_s),
+            busy_s: seconds(info.busy),
+            rwnd_limited_s: seconds(info.rwnd_limited),
+            sndbuf_limited_s: seconds(info.sndbuf_limited),
+        }
+    }
 }
 
 impl From<sys::socket::Applied> for AppliedOption {

@@ -3,8 +3,7 @@
 use std::fs;
 
 use crate::HttpRelay;
-use crate::event::Event;
-use crate::pool::Events;
+use crate::event::{Event, Events};
 
 /// The command that keeps windows over idle time, for this network namespace.
 const KEEP_WINDOWS: &str = "sysctl -w net.ipv4.tcp_slow_start_after_idle=0";

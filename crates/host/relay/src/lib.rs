@@ -1,10 +1,11 @@
-//! The accelerator: forwards HTTP/1.1 between a near client and a far origin over connections that were
-//! made, and made fast, before the first request came.
+//! The accelerator: forwards between a near client and a far service, with a TCP profile on each side.
+//! HTTP/1.1 goes over connections that were made, and made fast, before the first request came; any other
+//! byte stream goes over a connection of its own.
 //!
 //! ```text
-//!   client ── session ── exchange ── pool ── origin
-//!             (one per    (one per    (hot upstream
-//!              client)     request)    connections)
+//!   client ── session ── exchange ── pool ── origin       client ── tcp ── service
+//!             (one per    (one per    (hot upstream                 (one connection
+//!              client)     request)    connections)                  on each side)
 //! ```
 //!
 //! - [`Config`] says what to listen on and how; [`check()`] tells what the kernel makes of it.
@@ -33,18 +34,23 @@ mod event;
 mod exchange;
 mod host;
 mod http;
+mod looks;
 mod pool;
+mod proxy_protocol;
 mod server;
 mod session;
 mod stream;
+mod tcp;
+mod upstream;
 
 pub use check::{CheckError, RelayReport, Report, check};
 pub use cidr::{Cidr, ParseCidrError};
 pub use config::{
-    Config, ConfigError, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits, PoolOptions,
-    PrimeOptions, Priming, Target,
+    Config, ConfigError, Front, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits,
+    PoolOptions, PrimeOptions, Priming, Target, TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay,
 };
-pub use event::{AppliedOption, EndedBy, Event, Missing, Phase, Stage};
+pub use event::{AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage};
+pub use proxy_protocol::Version as ProxyVersion;
 pub use server::{RunError, run};
 
 /// An error and its sources in one line, for events: they have no place for a chain.

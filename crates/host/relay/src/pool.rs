@@ -10,25 +10,20 @@ mod dial;
 mod keeper;
 pub(crate) mod prime;
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use profile::{Side, TcpProfile};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
-use crate::event::{Event, Stage};
-use crate::{AppliedOption, HttpRelay};
+use crate::HttpRelay;
+use crate::event::{Event, Events};
+use crate::looks::Looks;
 pub(crate) use connection::{Connection, Temperature};
 pub(crate) use dial::DialError;
 pub(crate) use keeper::keep;
-
-/// Where events go.
-pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The connections to one origin.
 pub(crate) struct Pool {
@@ -54,7 +49,7 @@ pub(crate) struct Pool {
     served_hot: AtomicU64,
     /// Requests that wait for a connection.
     waiting: AtomicUsize,
-    reported_options: AtomicBool,
+    pub(crate) looks: Looks,
     verified: AtomicBool,
     started: Instant,
 }
@@ -106,7 +101,7 @@ impl Pool {
             served: AtomicU64::new(0),
             served_hot: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
-            reported_options: AtomicBool::new(false),
+            looks: Looks::default(),
             verified: AtomicBool::new(false),
             started: Instant::now(),
         })
@@ -314,50 +309,12 @@ impl Pool {
     fn verify_once(&self, connection: &Connection) {
         let carried = connection.requests > 0 || connection.hot_window.is_some();
         if carried && !self.verified.swap(true, Ordering::Relaxed) {
-            let mut profile = self.relay.server_profile.clone();
+            let mut profile = self.relay.front.server_profile.clone();
             // The path's rate may have taken its place.
             profile.max_pacing_rate = None;
-            self.verify(&connection.stream, &profile, Side::Server, connection.peer);
+            let (stream, peer) = (&connection.stream, connection.peer);
+            self.looks.at_server(&self.events, &profile, stream, peer);
         }
-    }
-
-    /// Tells what a profile's options are on a socket that has carried data.
-    pub(crate) fn verify(
-        &self,
-        stream: &TcpStream,
-        profile: &TcpProfile,
-        side: Side,
-        peer: SocketAddr,
-    ) {
-        match sys::socket::verify(stream, profile, side, peer) {
-            Ok(applied) => self.report(side, profile, Stage::AfterData, applied),
-            Err(error) => self.emit(Event::Warning {
-                name: "profile-not-in-effect",
-                text: format!("after data had flowed: {}", crate::chain(&error)),
-            }),
-        }
-    }
-
-    fn report_connected(&self, applied: Vec<sys::socket::Applied>) {
-        if !self.reported_options.swap(true, Ordering::Relaxed) {
-            let profile = &self.relay.server_profile;
-            self.report(Side::Server, profile, Stage::Connected, applied);
-        }
-    }
-
-    pub(crate) fn report(
-        &self,
-        side: Side,
-        profile: &TcpProfile,
-        stage: Stage,
-        applied: Vec<sys::socket::Applied>,
-    ) {
-        self.emit(Event::Applied {
-            side,
-            profile: profile.name.clone(),
-            stage,
-            options: applied.into_iter().map(AppliedOption::from).collect(),
-        });
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {

@@ -4,21 +4,21 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use profile::Side;
 use sys::socket::Applied;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::buffer::Buffers;
-use crate::event::{Event, Stage};
-use crate::pool::{self, Events, Pool};
-use crate::session::{Looked, Session};
-use crate::{Config, HttpRelay, host};
+use crate::event::{Event, Events, Stage};
+use crate::pool::{self, Pool};
+use crate::session::Session;
+use crate::tcp::Tcp;
+use crate::{Config, Front, HttpRelay, TcpRelay, host, looks};
 
 /// Waiting connections in the kernel, beyond which it drops SYNs; `net.core.somaxconn` bounds it.
 const BACKLOG: u32 = 4096;
@@ -61,8 +61,8 @@ pub enum RunError {
     },
 }
 
-/// Serves until `shutdown` resolves, then drains: no new clients, requests under way are finished up to
-/// the drain timeout. All listeners are open, or none.
+/// Serves until `shutdown` resolves, then drains: no new clients, requests and connections under way are
+/// finished up to the drain timeout. All listeners are open, or none.
 ///
 /// `events` is called from the tasks that serve, in the order of each connection's own events; it must
 /// not block.
@@ -75,17 +75,40 @@ pub async fn run(
     let forgets_windows = host::forgets_windows();
     let mut bound = Vec::new();
     for mut relay in config.http {
-        relay.server_profile = relay.server_profile.on_host(forgets_windows);
-        let congestion = try_server_profile(&relay)?;
-        let (listener, applied) = bind(&relay)?;
-        bound.push((listener, applied, congestion, Arc::new(relay)));
+        let congestion = try_server_profile(&mut relay.front, forgets_windows)?;
+        let (listener, applied) = bind(&relay.front)?;
+        bound.push((listener, applied, Bound::Http { relay, congestion }));
+    }
+    for mut relay in config.tcp {
+        try_server_profile(&mut relay.front, forgets_windows)?;
+        let (listener, applied) = bind(&relay.front)?;
+        // Accepted sockets inherit it: see the `tcp` module for what it is about.
+        sys::socket::keep_urgent_inline(&listener).map_err(|source| RunError::Listen {
+            address: relay.front.listen,
+            source,
+        })?;
+        bound.push((listener, applied, Bound::Tcp(relay)));
     }
     let (drain, draining) = watch::channel(false);
     let mut servers = JoinSet::new();
-    for (listener, applied, congestion, relay) in bound {
-        host::warn(&relay, forgets_windows, congestion.as_deref(), &events);
-        let pool = Pool::new(Arc::clone(&relay), Arc::clone(&events), forgets_windows);
-        let server = Server::new(relay, pool, Arc::clone(&events), draining.clone());
+    for (listener, applied, bound) in bound {
+        let service = match bound {
+            Bound::Http { relay, congestion } => {
+                host::warn(&relay, forgets_windows, congestion.as_deref(), &events);
+                Service::Http(Http {
+                    pool: Pool::new(Arc::new(relay), Arc::clone(&events), forgets_windows),
+                    buffers: Arc::default(),
+                    draining: draining.clone(),
+                })
+            }
+            Bound::Tcp(relay) => Service::Tcp(Arc::new(Tcp::new(relay, Arc::clone(&events)))),
+        };
+        let server = Server {
+            service,
+            events: Arc::clone(&events),
+            draining: draining.clone(),
+            accepted: 0,
+        };
         servers.spawn(server.serve(listener, applied));
     }
     shutdown.await;
@@ -94,9 +117,23 @@ pub async fn run(
     Ok(())
 }
 
+/// A relay whose listener is open.
+enum Bound {
+    Http {
+        relay: HttpRelay,
+        /// The server side's.
+        congestion: Option<String>,
+    },
+    Tcp(TcpRelay),
+}
+
 /// Puts the server-side profile on a socket that goes nowhere, so that what this host refuses is told
 /// before the first client. Returns the congestion control that is in effect.
-fn try_server_profile(relay: &HttpRelay) -> Result<Option<String>, RunError> {
+fn try_server_profile(
+    relay: &mut Front,
+    forgets_windows: bool,
+) -> Result<Option<String>, RunError> {
+    relay.server_profile = relay.server_profile.clone().on_host(forgets_windows);
     let address = relay.listen;
     let socket = TcpSocket::new_v4().map_err(|source| RunError::Socket { address, source })?;
     let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -111,7 +148,7 @@ fn try_server_profile(relay: &HttpRelay) -> Result<Option<String>, RunError> {
 }
 
 /// A listener with the client-side profile on it, which accepted sockets inherit.
-fn bind(relay: &HttpRelay) -> Result<(TcpListener, Vec<Applied>), RunError> {
+fn bind(relay: &Front) -> Result<(TcpListener, Vec<Applied>), RunError> {
     let address = relay.listen;
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
@@ -135,74 +172,125 @@ fn bind(relay: &HttpRelay) -> Result<(TcpListener, Vec<Applied>), RunError> {
 
 /// One listener and its clients.
 struct Server {
-    relay: Arc<HttpRelay>,
-    pool: Arc<Pool>,
+    service: Service,
     events: Events,
     draining: watch::Receiver<bool>,
-    buffers: Arc<Buffers>,
-    next_client: AtomicU64,
-    looked: Arc<Looked>,
+    /// Clients so far: the newest one's number.
+    accepted: u64,
 }
 
-impl Server {
-    fn new(
-        relay: Arc<HttpRelay>,
-        pool: Arc<Pool>,
-        events: Events,
-        draining: watch::Receiver<bool>,
-    ) -> Self {
-        Self {
-            relay,
-            pool,
-            events,
-            draining,
-            buffers: Arc::default(),
-            next_client: AtomicU64::new(1),
-            looked: Arc::default(),
+/// What is done for a client.
+enum Service {
+    Http(Http),
+    Tcp(Arc<Tcp>),
+}
+
+/// What HTTP sessions share.
+struct Http {
+    pool: Arc<Pool>,
+    buffers: Arc<Buffers>,
+    draining: watch::Receiver<bool>,
+}
+
+// === impl Service ===
+
+impl Service {
+    fn front(&self) -> &Front {
+        match self {
+            Self::Http(http) => &http.pool.relay.front,
+            Self::Tcp(tcp) => &tcp.relay.front,
         }
     }
 
+    /// Starts to serve a client, who keeps `place` until the end.
+    fn start(
+        &self,
+        clients: &mut JoinSet<()>,
+        id: u64,
+        stream: TcpStream,
+        peer: SocketAddr,
+        place: OwnedSemaphorePermit,
+    ) {
+        match self {
+            Self::Http(http) => {
+                let session = Session {
+                    id,
+                    stream,
+                    peer,
+                    pool: Arc::clone(&http.pool),
+                    buffers: Arc::clone(&http.buffers),
+                    draining: http.draining.clone(),
+                };
+                clients.spawn(async move {
+                    session.serve().await;
+                    drop(place);
+                });
+            }
+            Self::Tcp(tcp) => {
+                let serving = Arc::clone(tcp).serve(id, stream, peer);
+                clients.spawn(async move {
+                    serving.await;
+                    drop(place);
+                });
+            }
+        }
+    }
+}
+
+// === impl Server ===
+
+impl Server {
     async fn serve(mut self, listener: TcpListener, applied: Vec<Applied>) {
-        let address = listener.local_addr().unwrap_or(self.relay.listen);
+        let front = self.service.front();
+        let address = listener.local_addr().unwrap_or(front.listen);
         (self.events)(Event::Listening {
             address,
-            target: self.relay.target.to_string(),
+            target: front.target.to_string(),
         });
-        let profile = &self.relay.client_profile;
-        self.pool
-            .report(Side::Client, profile, Stage::Listening, applied);
-        let keeper = tokio::spawn(pool::keep(Arc::clone(&self.pool)));
-        let mut sessions = JoinSet::new();
+        let profile = &front.client_profile;
+        looks::report(
+            &self.events,
+            Side::Client,
+            profile,
+            Stage::Listening,
+            applied,
+        );
+        let keeper = match &self.service {
+            Service::Http(http) => Some(tokio::spawn(pool::keep(Arc::clone(&http.pool)))),
+            Service::Tcp(_) => None,
+        };
+        let mut clients = JoinSet::new();
         let mut draining = self.draining.clone();
         tokio::select! {
             biased;
             _ = draining.wait_for(|draining| *draining) => {}
-            () = self.accept(&listener, &mut sessions) => {}
+            () = self.accept(&listener, &mut clients) => {}
         }
         drop(listener);
-        keeper.abort();
-        self.pool.stop();
-        self.drain(sessions).await;
+        if let (Service::Http(http), Some(keeper)) = (&self.service, keeper) {
+            keeper.abort();
+            http.pool.stop();
+        }
+        self.drain(clients).await;
     }
 
     /// Accepts clients for ever.
-    async fn accept(&mut self, listener: &TcpListener, sessions: &mut JoinSet<()>) {
-        let places = Arc::new(Semaphore::new(self.relay.limits.connections));
+    async fn accept(&mut self, listener: &TcpListener, clients: &mut JoinSet<()>) {
+        let places = Arc::new(Semaphore::new(self.service.front().connections));
         let mut pause = FIRST_PAUSE;
         loop {
             // At the limit, clients wait in the kernel's queue instead of being turned away.
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {
                 return;
             };
-            while sessions.try_join_next().is_some() {}
+            while clients.try_join_next().is_some() {}
             match listener.accept().await {
                 Ok((stream, peer)) => {
                     pause = FIRST_PAUSE;
-                    if let Some(session) = self.admit(stream, peer) {
-                        sessions.spawn(async move {
-                            session.serve().await;
-                            drop(place);
-                        });
+                    if self.admits(peer) {
+                        self.accepted += 1;
+                        let id = self.accepted;
+                        self.service.start(clients, id, stream, peer, place);
                     }
                 }
                 Err(error) if is_shortage(&error) => {
@@ -223,45 +311,38 @@ impl Server {
         }
     }
 
-    /// A session for an accepted client, unless it may not connect.
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<Session> {
-        if !self
-            .relay
-            .allow
-            .iter()
-            .any(|block| block.contains(peer.ip()))
-        {
+    /// Whether this client may connect; told where not.
+    fn admits(&self, peer: SocketAddr) -> bool {
+        let allowed = &self.service.front().allow;
+        let admitted = allowed.iter().any(|block| block.contains(peer.ip()));
+        if !admitted {
             (self.events)(Event::Refused {
                 peer,
                 why: "its address is in no allowed block".into(),
             });
-            return None;
         }
-        Some(Session {
-            id: self.next_client.fetch_add(1, Ordering::Relaxed),
-            stream,
-            peer,
-            pool: Arc::clone(&self.pool),
-            buffers: Arc::clone(&self.buffers),
-            draining: self.draining.clone(),
-            looked: Arc::clone(&self.looked),
-        })
+        admitted
     }
 
-    /// Waits for sessions to finish, and cuts off what is left at the deadline.
-    async fn drain(&self, mut sessions: JoinSet<()>) {
-        while sessions.try_join_next().is_some() {}
+    /// Waits for clients to finish, and cuts off what is left at the deadline.
+    async fn drain(&self, mut clients: JoinSet<()>) {
+        while clients.try_join_next().is_some() {}
         (self.events)(Event::Draining {
-            clients: sessions.len(),
+            clients: clients.len(),
         });
-        let deadline = Instant::now() + self.relay.limits.drain_timeout;
-        while let Ok(Some(_)) = timeout_at(deadline, sessions.join_next()).await {}
-        let aborted = sessions.len();
-        sessions.shutdown().await;
+        let deadline = Instant::now() + self.service.front().drain_timeout;
+        while let Ok(Some(_)) = timeout_at(deadline, clients.join_next()).await {}
+        let aborted = clients.len();
+        clients.shutdown().await;
+        let pool = match &self.service {
+            Service::Http(http) => Some(&http.pool),
+            Service::Tcp(_) => None,
+        };
         (self.events)(Event::Stopped {
             aborted,
-            requests: self.pool.served(),
-            hot_ratio: self.pool.hot_ratio(),
+            connections: self.accepted,
+            requests: pool.map(|pool| pool.served()),
+            hot_ratio: pool.map(|pool| pool.hot_ratio()),
         });
     }
 }

@@ -2,11 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use profile::Side;
-use sys::tcp_info::TcpInfo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -38,17 +36,6 @@ pub(crate) struct Session {
     pub(crate) buffers: Arc<Buffers>,
     /// Becomes true when the relay stops.
     pub(crate) draining: watch::Receiver<bool>,
-    /// What is looked at once, whichever session comes first.
-    pub(crate) looked: Arc<Looked>,
-}
-
-/// What only the first sessions look at.
-#[derive(Debug, Default)]
-pub(crate) struct Looked {
-    /// Whether the relay has warned of being near to the wrong end of the path.
-    warned_distance: AtomicBool,
-    /// Whether the client-side profile was found in effect after data had flowed.
-    verified: AtomicBool,
 }
 
 /// What follows a request.
@@ -290,40 +277,15 @@ impl Session {
         }
     }
 
-    /// Looks at the client's connection once its first data has flowed.
+    /// Looks at both connections once the client's first data has flowed.
     fn look(&self, lent: &mut Lent) {
-        if !self.looked.verified.swap(true, Ordering::Relaxed) {
-            let profile = &self.pool.relay.client_profile;
-            self.pool
-                .verify(&self.stream, profile, Side::Client, self.peer);
-        }
-        if !self.looked.warned_distance.load(Ordering::Relaxed) {
-            self.compare_distance(lent);
-        }
-    }
-
-    /// Warns once where the client is as far away as the origin: the relay is at the wrong end.
-    fn compare_distance(&self, lent: &mut Lent) {
-        let near = TcpInfo::of(&self.stream);
-        let far = TcpInfo::of(&lent.connection().stream);
-        let (Ok(near), Ok(far)) = (near, far) else {
-            return;
-        };
-        let smallest = |info: &TcpInfo| info.min_rtt.unwrap_or(info.rtt);
-        let (near, far) = (smallest(&near), smallest(&far));
-        // Below 5 ms, both are at hand and nothing is to be gained or lost.
-        let wrong_end = near >= far && near >= Duration::from_millis(5);
-        if wrong_end && !self.looked.warned_distance.swap(true, Ordering::Relaxed) {
-            (self.pool.events)(Event::Warning {
-                name: "client-is-far",
-                text: format!(
-                    "client {} is {} away, the origin only {}: the relay belongs near the client",
-                    self.peer.ip(),
-                    units::format_span(near),
-                    units::format_span(far),
-                ),
-            });
-        }
+        let (pool, peer) = (&self.pool, self.peer);
+        let profile = &pool.relay.front.client_profile;
+        pool.looks
+            .at_client(&pool.events, profile, &self.stream, peer);
+        let far = &lent.connection().stream;
+        pool.looks
+            .at_distance(&pool.events, peer, &self.stream, far);
     }
 
     /// Tells the client, where it can still be told, and the log.

@@ -149,24 +149,24 @@ pub fn set_buffer(
 ) -> Result<Applied, ApplyError> {
     let mut options = Options::of(socket, side, peer);
     let size = usize::try_from(bytes.get()).unwrap_or(usize::MAX);
-    let (option, set, read): (_, fn(&SockRef<'_>, usize) -> _, fn(&SockRef<'_>) -> _) = match buffer
-    {
-        Buffer::Send => (
-            "SO_SNDBUF",
-            |socket, size| socket.set_send_buffer_size(size),
-            |socket| socket.send_buffer_size(),
-        ),
-        Buffer::Receive => (
-            "SO_RCVBUF",
-            |socket, size| socket.set_recv_buffer_size(size),
-            |socket| socket.recv_buffer_size(),
-        ),
+    let option = match buffer {
+        Buffer::Send => "SO_SNDBUF",
+        Buffer::Receive => "SO_RCVBUF",
     };
     options.exact(
         option,
         &size,
-        |socket, size| set(socket, *size),
-        |socket| read(socket).map(|booked: usize| booked / 2),
+        |socket, size| match buffer {
+            Buffer::Send => socket.set_send_buffer_size(*size),
+            Buffer::Receive => socket.set_recv_buffer_size(*size),
+        },
+        |socket| {
+            let booked = match buffer {
+                Buffer::Send => socket.send_buffer_size(),
+                Buffer::Receive => socket.recv_buffer_size(),
+            };
+            booked.map(|booked| booked / 2)
+        },
     )?;
     Ok(Applied {
         option,

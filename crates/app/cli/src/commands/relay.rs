@@ -8,34 +8,74 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use relay::{Config, HttpOptions};
+use relay::{Config, ConfigError, HttpOptions, TcpOptions};
 
-use crate::arguments::{Relay, RelayCheck, RelayCommand, RelayHttp, RelayRun, Switch};
+use crate::arguments::{
+    ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayRun, RelayTcp, Switch,
+};
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 use voice::Voice;
 
 pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
     match arguments.command {
-        RelayCommand::Http(http) => one_liner(http),
+        RelayCommand::Http(http) => {
+            let (json, print_config) = (http.json, http.print_config);
+            let options = http_options(http);
+            one_liner(
+                Config::http(options.clone()),
+                options.to_toml(),
+                json,
+                print_config,
+            )
+        }
+        RelayCommand::Tcp(tcp) => {
+            let (json, print_config) = (tcp.json, tcp.print_config);
+            let options = tcp_options(tcp);
+            one_liner(
+                Config::tcp(options.clone()),
+                options.to_toml(),
+                json,
+                print_config,
+            )
+        }
         RelayCommand::Run(run) => from_file(&run),
         RelayCommand::Check(check) => check_file(&check),
     }
 }
 
-fn one_liner(arguments: RelayHttp) -> Result<ExitCode, Failure> {
-    let (json, print_config) = (arguments.json, arguments.print_config);
-    let options = options(arguments);
-    let text = options.to_toml().bug("cannot write the configuration")?;
-    let config = Config::http(options).usage("this relay cannot be")?;
+/// Runs what a command line describes, or prints the file that says the same.
+fn one_liner(
+    config: Result<Config, ConfigError>,
+    text: Result<String, toml::ser::Error>,
+    json: bool,
+    print_config: bool,
+) -> Result<ExitCode, Failure> {
+    let config = config.usage("this relay cannot be")?;
     if print_config {
-        output::data(&text)?;
+        output::data(&text.bug("cannot write the configuration")?)?;
         return Ok(ExitCode::SUCCESS);
     }
     serve(config, json)
 }
 
-fn options(arguments: RelayHttp) -> HttpOptions {
+fn tcp_options(arguments: RelayTcp) -> TcpOptions {
+    TcpOptions {
+        listen: arguments.listen.to_string(),
+        target: arguments.target,
+        client_profile: Some(arguments.client_profile),
+        server_profile: Some(arguments.server_profile),
+        allow: arguments.allow,
+        accept_proxy: arguments.accept_proxy.then_some(true),
+        send_proxy: arguments.send_proxy.map(|version| match version {
+            ProxyVersion::V1 => relay::ProxyVersion::V1,
+            ProxyVersion::V2 => relay::ProxyVersion::V2,
+        }),
+        limits: relay::TcpLimitOptions::default(),
+    }
+}
+
+fn http_options(arguments: RelayHttp) -> HttpOptions {
     HttpOptions {
         listen: arguments.listen.to_string(),
         target: arguments.target,

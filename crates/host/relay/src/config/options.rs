@@ -1,26 +1,11 @@
-use std::fmt::Display;
-use std::net::SocketAddr;
-use std::str::FromStr;
 use std::time::Duration;
 
-use profile::{ProfileSet, TcpProfile};
+use profile::ProfileSet;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span};
 
-use super::{HttpRelay, Limits, PoolLimits, Priming, Target};
-use crate::Cidr;
-
-/// Loopback and private networks (RFC 1918, RFC 4193, RFC 4291 §2.5.6): a relay serves a site by default,
-/// never the Internet.
-const PRIVATE: [&str; 7] = [
-    "127.0.0.0/8",
-    "10.0.0.0/8",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-    "::1/128",
-    "fc00::/7",
-    "fe80::/10",
-];
+use super::front::{WrittenFront, span};
+use super::{HttpRelay, Limits, PoolLimits, Priming};
 
 /// A relay as it is written: text and numbers, everything optional that has a default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -137,29 +122,16 @@ impl HttpOptions {
     /// The valid relay, or everything that is wrong with it.
     pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<HttpRelay, Vec<String>> {
         let mut problems = Vec::new();
-        let listen = parse::<SocketAddr>(&mut problems, "listen", &self.listen);
-        let target = parse::<Target>(&mut problems, "target", &self.target);
-        let mut profile = |name: Option<String>, default: &str| -> Option<TcpProfile> {
-            match profiles.resolve(name.as_deref().unwrap_or(default)) {
-                Ok(profile) => Some(profile),
-                Err(errors) => {
-                    problems.extend(errors.iter().map(ToString::to_string));
-                    None
-                }
-            }
-        };
-        let client_profile = profile(self.client_profile, "lan");
-        let server_profile = profile(self.server_profile, "s3");
-        let private = PRIVATE.map(str::to_owned);
-        let blocks: &[String] = if self.allow.is_empty() {
-            &private
-        } else {
-            &self.allow
-        };
-        let allow: Vec<_> = blocks
-            .iter()
-            .filter_map(|block| parse::<Cidr>(&mut problems, "allow", block))
-            .collect();
+        let front = WrittenFront {
+            listen: &self.listen,
+            target: &self.target,
+            client_profile: self.client_profile.as_deref().unwrap_or("lan"),
+            server_profile: self.server_profile.as_deref().unwrap_or("s3"),
+            allow: &self.allow,
+            connections: self.limits.connections,
+            drain_timeout: self.limits.drain_timeout,
+        }
+        .resolve(profiles, &mut problems);
         if self
             .path_rate
             .is_some_and(|rate| rate < Rate::kbit_per_s(8))
@@ -169,22 +141,14 @@ impl HttpOptions {
         let pool = self.pool.resolve(&mut problems);
         let priming = self.prime.resolve(&self.target, &mut problems);
         let limits = self.limits.resolve(&mut problems);
-        match (listen, target, client_profile, server_profile) {
-            (Some(listen), Some(target), Some(client_profile), Some(server_profile))
-                if problems.is_empty() =>
-            {
-                Ok(HttpRelay {
-                    listen,
-                    target,
-                    client_profile,
-                    server_profile,
-                    allow,
-                    path_rate: self.path_rate,
-                    pool,
-                    priming,
-                    limits,
-                })
-            }
+        match front {
+            Some(front) if problems.is_empty() => Ok(HttpRelay {
+                front,
+                path_rate: self.path_rate,
+                pool,
+                priming,
+                limits,
+            }),
             _ => Err(problems),
         }
     }
@@ -291,8 +255,6 @@ impl PrimeOptions {
 impl LimitOptions {
     fn resolve(&self, problems: &mut Vec<String>) -> Limits {
         let limits = Limits {
-            // Two descriptors per relayed connection, below the common hard limit of 20,000.
-            connections: self.connections.unwrap_or(9_000),
             // Twice what Apache and nginx accept in all; S3's own limit is 8 KiB.
             head: self.head.unwrap_or(Bytes::kib(32)),
             head_timeout: span(self.head_timeout, Duration::from_secs(10)),
@@ -301,11 +263,7 @@ impl LimitOptions {
             // Object stores take long to assemble a multipart upload.
             response_timeout: span(self.response_timeout, Duration::from_mins(2)),
             connect_timeout: span(self.connect_timeout, Duration::from_secs(10)),
-            drain_timeout: span(self.drain_timeout, Duration::from_secs(30)),
         };
-        if limits.connections == 0 {
-            problems.push("limits.connections is 0: nobody could connect".into());
-        }
         if !(Bytes::kib(1)..=Bytes::kib(128)).contains(&limits.head) {
             problems.push("limits.head is 1 KiB to 128 KiB".into());
         }
@@ -321,22 +279,5 @@ impl LimitOptions {
             }
         }
         limits
-    }
-}
-
-fn span(written: Option<Span>, default: Duration) -> Duration {
-    written.map_or(default, Span::get)
-}
-
-fn parse<T>(problems: &mut Vec<String>, field: &str, text: &str) -> Option<T>
-where
-    T: FromStr<Err: Display>,
-{
-    match text.parse() {
-        Ok(value) => Some(value),
-        Err(error) => {
-            problems.push(format!("{field}: {error}"));
-            None
-        }
     }
 }

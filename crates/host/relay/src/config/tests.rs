@@ -14,10 +14,10 @@ fn options() -> HttpOptions {
 fn a_listener_and_a_target_are_enough() {
     let config = Config::http(options()).unwrap();
     let relay = &config.http[0];
-    assert_eq!(relay.client_profile.name, "lan");
-    assert_eq!(relay.server_profile.name, "s3");
+    assert_eq!(relay.front.client_profile.name, "lan");
+    assert_eq!(relay.front.server_profile.name, "s3");
     assert_eq!(relay.priming.as_ref().unwrap().host, "store.example");
-    assert_eq!(relay.target.to_string(), "store.example:80");
+    assert_eq!(relay.front.target.to_string(), "store.example:80");
 }
 
 #[test]
@@ -40,7 +40,11 @@ fn loopback_and_private_networks_may_connect_unless_something_else_is_said() {
     let admits = |options: &HttpOptions, address: &str| {
         let relay = Config::http(options.clone()).unwrap().http.remove(0);
         let address = address.parse().unwrap();
-        relay.allow.iter().any(|block| block.contains(address))
+        relay
+            .front
+            .allow
+            .iter()
+            .any(|block| block.contains(address))
     };
     let mut options = options();
     for inside in ["127.0.0.1", "10.9.8.7", "172.16.0.1", "192.168.1.1"] {

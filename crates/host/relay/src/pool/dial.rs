@@ -1,4 +1,3 @@
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -6,13 +5,14 @@ use std::time::Duration;
 use profile::Side;
 use sys::socket::{self, ApplyError};
 use sys::tcp_info::{TcpInfo, TcpInfoError};
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 use units::Rate;
 
 use super::{Connection, Pool};
 use crate::event::Event;
+use crate::upstream::{self, ConnectError, Connected};
 
 /// Faster than any path, and finite: any bound switches the kernel's own pacing on, at 1.2 to 2 windows
 /// per round trip (`tcp_update_pacing_rate` in `net/ipv4/tcp_input.c`).
@@ -21,30 +21,16 @@ const PACED_BY_WINDOW: Rate = Rate::mbit_per_s(400_000);
 /// No connection to the origin could be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
-    #[error("cannot resolve `{host}`")]
-    Resolve {
-        host: String,
-        #[source]
-        source: io::Error,
-    },
-    #[error("`{host}` has no address")]
-    NoAddress { host: String },
-    #[error("cannot make a socket for {peer}")]
-    Socket {
-        peer: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
-    #[error("cannot connect to {peer}")]
-    Connect {
-        peer: SocketAddr,
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Connect(ConnectError),
     #[error("no connection to `{host}` within {}", units::format_span(*.waited))]
     Timeout { host: String, waited: Duration },
-    #[error("the server-side profile is not in effect")]
-    Profile(#[source] ApplyError),
+    #[error("cannot pace the new connection to {peer}")]
+    Pace {
+        peer: SocketAddr,
+        #[source]
+        source: ApplyError,
+    },
     #[error("cannot look at the new connection to {peer}")]
     Inspect {
         peer: SocketAddr,
@@ -66,7 +52,11 @@ impl DialError {
 
     /// Whether this relay or its host ran out of something.
     pub(crate) fn is_resource(&self) -> bool {
-        matches!(self, Self::Exhausted { .. } | Self::Socket { .. })
+        match self {
+            Self::Exhausted { .. } => true,
+            Self::Connect(error) => error.is_resource(),
+            Self::Timeout { .. } | Self::Pace { .. } | Self::Inspect { .. } => false,
+        }
     }
 }
 
@@ -78,15 +68,27 @@ impl Pool {
         deadline: Instant,
     ) -> Result<Connection, DialError> {
         let started = Instant::now();
-        let target = &self.relay.target;
-        let dialled = timeout_at(deadline, self.dial_any()).await;
-        let (stream, peer, congestion) = dialled.map_err(|_elapsed| DialError::Timeout {
-            host: target.to_string(),
-            waited: self.relay.limits.connect_timeout,
-        })??;
+        let target = &self.relay.front.target;
+        let connecting = timeout_at(deadline, upstream::connect(&self.relay.front)).await;
+        let Connected {
+            stream,
+            peer,
+            applied,
+        } = connecting
+            .map_err(|_elapsed| DialError::Timeout {
+                host: target.to_string(),
+                waited: self.relay.limits.connect_timeout,
+            })?
+            .map_err(DialError::Connect)?;
+        let congestion = applied
+            .iter()
+            .find(|applied| applied.option == "TCP_CONGESTION");
+        let keeps_windows = congestion.is_some_and(|applied| applied.effective == "bbr");
+        self.looks
+            .at_connected(&self.events, &self.relay.front.server_profile, applied);
         let info = TcpInfo::of(&stream).map_err(|source| DialError::Inspect { peer, source })?;
         self.pace(&stream, &info, peer)
-            .map_err(DialError::Profile)?;
+            .map_err(|source| DialError::Pace { peer, source })?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.emit(Event::Connected {
             connection: id,
@@ -99,7 +101,7 @@ impl Pool {
             id,
             stream,
             peer,
-            forgets_windows: self.forgets_windows && congestion.as_deref() != Some("bbr"),
+            forgets_windows: self.forgets_windows && !keeps_windows,
             born: now,
             used: now,
             requests: 0,
@@ -108,50 +110,6 @@ impl Pool {
             told_cool: false,
             _slot: slot,
         })
-    }
-
-    /// Tries the target's addresses in the resolver's order; the error is the last one's.
-    /// With the congestion control that is in effect, where the profile chose one.
-    async fn dial_any(&self) -> Result<(TcpStream, SocketAddr, Option<String>), DialError> {
-        let target = &self.relay.target;
-        let host = || target.host.clone();
-        let addresses = lookup_host((target.host.as_str(), target.port))
-            .await
-            .map_err(|source| DialError::Resolve {
-                host: host(),
-                source,
-            })?;
-        let mut failure = DialError::NoAddress { host: host() };
-        for peer in addresses {
-            match self.dial_one(peer).await {
-                Ok((stream, congestion)) => return Ok((stream, peer, congestion)),
-                Err(error) => failure = error,
-            }
-        }
-        Err(failure)
-    }
-
-    async fn dial_one(&self, peer: SocketAddr) -> Result<(TcpStream, Option<String>), DialError> {
-        let socket = if peer.is_ipv4() {
-            TcpSocket::new_v4()
-        } else {
-            TcpSocket::new_v6()
-        };
-        let socket = socket.map_err(|source| DialError::Socket { peer, source })?;
-        // Before connecting: congestion control decides on the very first window.
-        let profile = &self.relay.server_profile;
-        let applied =
-            socket::apply(&socket, profile, Side::Server, peer).map_err(DialError::Profile)?;
-        let stream = socket
-            .connect(peer)
-            .await
-            .map_err(|source| DialError::Connect { peer, source })?;
-        let congestion = applied
-            .iter()
-            .find(|applied| applied.option == "TCP_CONGESTION");
-        let congestion = congestion.map(|applied| applied.effective.clone());
-        self.report_connected(applied);
-        Ok((stream, congestion))
     }
 
     /// Spaces segments, so that a window that leaves after silence does not leave as one burst into a
@@ -182,7 +140,12 @@ impl Pool {
         rate: Rate,
         peer: SocketAddr,
     ) -> Result<(), ApplyError> {
-        let bound = self.relay.server_profile.max_pacing_rate.unwrap_or(rate);
+        let bound = self
+            .relay
+            .front
+            .server_profile
+            .max_pacing_rate
+            .unwrap_or(rate);
         socket::set_pacing_rate(stream, rate.min(bound), Side::Server, peer).map(|_applied| ())
     }
 }

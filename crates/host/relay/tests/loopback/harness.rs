@@ -54,7 +54,10 @@ pub(crate) fn primed(target: SocketAddr) -> HttpOptions {
 
 impl Relay {
     pub(crate) async fn start(options: HttpOptions) -> Self {
-        let config = Config::http(options).unwrap();
+        Self::start_with(Config::http(options).unwrap()).await
+    }
+
+    pub(crate) async fn start_with(config: Config) -> Self {
         let (sender, mut events) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(longhaul_relay::run(

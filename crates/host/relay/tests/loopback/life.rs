@@ -163,7 +163,7 @@ async fn stopping_lets_a_request_under_way_finish_and_closes_idle_clients() {
             } => Some((*aborted, *requests)),
             _ => None,
         };
-        assert_eq!(rest.iter().find_map(aborted), Some((0, 2)));
+        assert_eq!(rest.iter().find_map(aborted), Some((0, Some(2))));
     })
     .await;
 }

@@ -15,3 +15,4 @@ mod harness;
 mod hot_pool;
 mod life;
 mod refusals;
+mod tcp;

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use relay::{AppliedOption, EndedBy, Event, Missing, Phase, Stage};
+use profile::Side;
+use relay::{AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, Stage};
 
 /// One line, without line break. What clients and origins chose is escaped, so that it cannot write to
 /// the terminal; connections to the origin are `#N`.
@@ -77,6 +78,7 @@ pub(super) fn line(event: &Event) -> String {
             size(*target_bytes)
         ),
         Event::RequestDone { .. } => request(event),
+        Event::ConnectionDone(done) => connection(done),
         Event::Closed {
             connection,
             requests,
@@ -90,14 +92,7 @@ pub(super) fn line(event: &Event) -> String {
         Event::Draining { clients } => {
             format!("stopping: no new clients, {clients} still connected")
         }
-        Event::Stopped {
-            aborted,
-            requests,
-            hot_ratio,
-        } => format!(
-            "stopped after {requests} requests, {} on hot connections; {aborted} clients cut off",
-            percent(*hot_ratio)
-        ),
+        Event::Stopped { .. } => stopped(event),
     }
 }
 
@@ -189,8 +184,46 @@ fn request(event: &Event) -> String {
         let heat = if *hot { "hot" } else { "not hot" };
         let _ = write!(text, ", #{connection} {heat}");
     }
-    let by = match ended_by {
-        EndedBy::Completed => return text + ", completed",
+    text.push_str(&ending(*ended_by, *phase, error.as_deref()));
+    text
+}
+
+fn connection(done: &ConnectionDone) -> String {
+    let mut text = format!("client {} at {}", done.client, done.peer);
+    // Writing to a String cannot fail, here and below.
+    if let Some(origin) = done.stands_for {
+        let _ = write!(text, " for {origin}");
+    }
+    if let Some(server) = done.server {
+        let _ = write!(text, " to {server}");
+    }
+    let _ = write!(
+        text,
+        " in {}, up {}, down {}",
+        span(done.seconds),
+        size(done.bytes_up),
+        size(done.bytes_down)
+    );
+    for (name, side) in [("client", &done.client_side), ("server", &done.server_side)] {
+        if let Some(side) = side {
+            let _ = write!(text, ", {name} RTT {}", span(side.rtt_s));
+            if side.retransmitted > 0 {
+                let _ = write!(text, " with {} segments sent again", side.retransmitted);
+            }
+        }
+    }
+    text.push_str(&match (done.ended_by, done.closed_first) {
+        (EndedBy::Completed, Some(Side::Client)) => ", completed, the client first".into(),
+        (EndedBy::Completed, Some(Side::Server)) => ", completed, the server first".into(),
+        (by, _) => ending(by, done.phase, done.error.as_deref()),
+    });
+    text
+}
+
+/// `, completed`, or who ended it in which phase, and why.
+fn ending(by: EndedBy, phase: Phase, error: Option<&str>) -> String {
+    let by = match by {
+        EndedBy::Completed => return ", completed".into(),
         EndedBy::Client => "the client",
         EndedBy::Server => "the origin",
         EndedBy::Timeout => "a timeout",
@@ -204,12 +237,37 @@ fn request(event: &Event) -> String {
         Phase::ResponseHead => "waiting for the response",
         Phase::ResponseBody => "forwarding the response",
         Phase::Tunnel => "tunnelling",
+        Phase::ProxyHeader => "reading the PROXY header",
+        Phase::Data => "forwarding",
+        Phase::Closing => "forwarding after one side's end",
     };
-    let _ = write!(text, ", ended by {by} while {during}");
+    let mut text = format!(", ended by {by} while {during}");
     if let Some(error) = error {
         let _ = write!(text, ": {}", error.escape_debug());
     }
     text
+}
+
+fn stopped(event: &Event) -> String {
+    let Event::Stopped {
+        aborted,
+        connections,
+        requests,
+        hot_ratio,
+    } = event
+    else {
+        return String::new();
+    };
+    let served = match (requests, hot_ratio) {
+        (Some(requests), Some(ratio)) => {
+            format!(
+                "{requests} requests, {} on hot connections",
+                percent(*ratio)
+            )
+        }
+        _ => format!("{connections} connections"),
+    };
+    format!("stopped after {served}; {aborted} clients cut off")
 }
 
 /// `TCP_CONGESTION bbr (of bbr or cubic), TCP_NODELAY true`: what is in effect, and what was asked for

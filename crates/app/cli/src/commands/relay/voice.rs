@@ -106,6 +106,7 @@ fn is_warning(event: &Event) -> bool {
         | Event::PoolReady { .. }
         | Event::Cooled { .. }
         | Event::RequestDone { .. }
+        | Event::ConnectionDone(_)
         | Event::Closed { .. }
         | Event::Draining { .. }
         | Event::Stopped { .. } => false,

@@ -1,0 +1,150 @@
+//! Byte-stream relays.
+
+use std::time::Duration;
+
+use profile::ProfileSet;
+use serde::{Deserialize, Serialize};
+use units::Span;
+
+use super::front::{WrittenFront, span};
+use super::{Document, Front};
+use crate::proxy_protocol::Version;
+
+/// One listener and the service behind it, whatever it speaks.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TcpRelay {
+    /// Listener and service.
+    pub front: Front,
+    /// Whether each client begins with a PROXY header, which says whom it stands for.
+    pub accept_proxy: bool,
+    /// The PROXY header that the service gets before the client's bytes.
+    pub send_proxy: Option<Version>,
+    /// How long nothing may happen.
+    pub limits: TcpLimits,
+}
+
+/// How long nothing may happen on a relayed connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TcpLimits {
+    /// From accepting a client to the end of its PROXY header.
+    pub header_timeout: Duration,
+    /// For a connection to the target, name resolution included.
+    pub connect_timeout: Duration,
+    /// Without a byte in either direction.
+    pub idle_timeout: Duration,
+    /// The same once one side has ended its direction.
+    pub half_closed_timeout: Duration,
+}
+
+/// A byte-stream relay as it is written: everything optional that has a default.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TcpOptions {
+    /// Where clients connect, such as `0.0.0.0:9000`.
+    pub listen: String,
+    /// Where they are relayed to, such as `store.example:443`.
+    pub target: String,
+    /// Profile of accepted sockets; `lan` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_profile: Option<String>,
+    /// Profile of connected sockets; `wan` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_profile: Option<String>,
+    /// Who may connect; loopback and private networks where nothing is said. `0.0.0.0/0` and `::/0` are
+    /// everybody. With `accept-proxy`, these are the proxies that are believed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// See [`TcpRelay::accept_proxy`]; `false` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accept_proxy: Option<bool>,
+    /// See [`TcpRelay::send_proxy`]; none where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_proxy: Option<Version>,
+    /// How long nothing may happen.
+    #[serde(default)]
+    pub limits: TcpLimitOptions,
+}
+
+/// See [`TcpLimits`] and [`Front`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[allow(
+    missing_docs,
+    reason = "each field is documented where it is resolved, in TcpLimits and Front"
+)]
+pub struct TcpLimitOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub header_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_closed_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<Span>,
+}
+
+// === impl TcpOptions ===
+
+impl TcpOptions {
+    /// These options as a configuration file.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(&Document::from(self.clone()))
+    }
+
+    /// The valid relay, or everything that is wrong with it.
+    pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<TcpRelay, Vec<String>> {
+        let mut problems = Vec::new();
+        let front = WrittenFront {
+            listen: &self.listen,
+            target: &self.target,
+            client_profile: self.client_profile.as_deref().unwrap_or("lan"),
+            server_profile: self.server_profile.as_deref().unwrap_or("wan"),
+            allow: &self.allow,
+            connections: self.limits.connections,
+            drain_timeout: self.limits.drain_timeout,
+        }
+        .resolve(profiles, &mut problems);
+        let limits = self.limits.resolve(&mut problems);
+        match front {
+            Some(front) if problems.is_empty() => Ok(TcpRelay {
+                front,
+                accept_proxy: self.accept_proxy.unwrap_or(false),
+                send_proxy: self.send_proxy,
+                limits,
+            }),
+            _ => Err(problems),
+        }
+    }
+}
+
+// === impl TcpLimitOptions ===
+
+impl TcpLimitOptions {
+    fn resolve(&self, problems: &mut Vec<String>) -> TcpLimits {
+        let limits = TcpLimits {
+            // A proxy sends it with its first segment; two retransmissions fit.
+            header_timeout: span(self.header_timeout, Duration::from_secs(5)),
+            connect_timeout: span(self.connect_timeout, Duration::from_secs(10)),
+            // Silence is normal for shells, databases and subscriptions, and keep-alive finds dead peers
+            // within two minutes: this only ends what was forgotten.
+            idle_timeout: span(self.idle_timeout, Duration::from_hours(1)),
+            // A side that has said its last word waits for an answer, not for a conversation.
+            half_closed_timeout: span(self.half_closed_timeout, Duration::from_mins(5)),
+        };
+        for (name, span) in [
+            ("header-timeout", limits.header_timeout),
+            ("connect-timeout", limits.connect_timeout),
+            ("idle-timeout", limits.idle_timeout),
+            ("half-closed-timeout", limits.half_closed_timeout),
+        ] {
+            if span.is_zero() {
+                problems.push(format!("limits.{name} is 0 s: every connection would fail"));
+            }
+        }
+        limits
+    }
+}

@@ -1,0 +1,390 @@
+//! Byte streams, unchanged in both directions and in how they end.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+use longhaul_relay::{
+    Config, ConnectionDone, EndedBy, Event, Phase, ProxyVersion, Stage, TcpOptions,
+};
+use profile::Side;
+use rustix::net::{SendFlags, send};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use units::Span;
+
+use crate::harness::{Relay, digest, listen, noise, read_exactly, read_to_end, within};
+
+fn options(target: SocketAddr) -> TcpOptions {
+    TcpOptions {
+        listen: "127.0.0.1:0".into(),
+        target: target.to_string(),
+        ..TcpOptions::default()
+    }
+}
+
+async fn start(options: TcpOptions) -> Relay {
+    Relay::start_with(Config::tcp(options).unwrap()).await
+}
+
+/// A client, the service that it reaches, and the relay between them.
+async fn chain() -> (TcpStream, TcpStream, Relay) {
+    let (listener, target) = listen().await;
+    let relay = start(options(target)).await;
+    let client = relay.connect().await;
+    let (server, _) = within(listener.accept()).await.unwrap();
+    (client, server, relay)
+}
+
+async fn done(relay: &mut Relay) -> ConnectionDone {
+    let done = relay.event(|event| match event {
+        Event::ConnectionDone(done) => Some((**done).clone()),
+        _ => None,
+    });
+    within(done).await
+}
+
+/// What reading up to the end of a connection comes to.
+async fn end_of(stream: &mut TcpStream) -> io::Result<usize> {
+    let mut bytes = Vec::new();
+    within(stream.read_to_end(&mut bytes)).await
+}
+
+#[tokio::test]
+async fn bulk_in_both_directions_at_once_arrives_unchanged() {
+    let (client, server, mut relay) = chain().await;
+    let (up, down) = (noise(40_000_000), noise(30_000_000));
+    let exchange = |stream: TcpStream, bytes: Vec<u8>| async move {
+        let (mut reader, mut writer) = stream.into_split();
+        let writing = tokio::spawn(async move {
+            writer.write_all(&bytes).await.unwrap();
+            writer.shutdown().await.unwrap();
+        });
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).await.unwrap();
+        writing.await.unwrap();
+        digest(&got)
+    };
+    let (expected_up, expected_down) = (digest(&up), digest(&down));
+    let both = futures(exchange(client, up), exchange(server, down));
+    let (at_client, at_server) = within(both).await;
+    assert_eq!(at_client, expected_down);
+    assert_eq!(at_server, expected_up);
+    let done = done(&mut relay).await;
+    assert_eq!((done.bytes_up, done.bytes_down), (40_000_000, 30_000_000));
+    assert_eq!(done.ended_by, EndedBy::Completed);
+    assert_eq!(done.phase, Phase::Closing);
+    assert!(done.client_side.is_some() && done.server_side.is_some());
+}
+
+async fn futures<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    tokio::join!(a, b)
+}
+
+#[tokio::test]
+async fn messages_of_every_size_around_the_small_read_pass_in_order() {
+    let (mut client, mut server, _relay) = chain().await;
+    for size in [1, 64, 16_383, 16_384, 16_385, 40_000, 3, 1 << 20, 2] {
+        let message = noise(size);
+        client.write_all(&message).await.unwrap();
+        assert_eq!(within(read_exactly(&mut server, size)).await, message);
+        server.write_all(&message).await.unwrap();
+        assert_eq!(within(read_exactly(&mut client, size)).await, message);
+    }
+}
+
+#[tokio::test]
+async fn a_half_close_is_passed_on_and_leaves_the_other_direction_open() {
+    let (mut client, mut server, mut relay) = chain().await;
+    client.write_all(b"question").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(within(read_to_end(&mut server)).await, b"question");
+    server.write_all(b"answer").await.unwrap();
+    assert_eq!(within(read_exactly(&mut client, 6)).await, b"answer");
+    drop(server);
+    assert_eq!(end_of(&mut client).await.unwrap(), 0);
+    let done = done(&mut relay).await;
+    assert_eq!(done.closed_first, Some(Side::Client));
+    assert_eq!(done.error, None);
+}
+
+#[tokio::test]
+async fn a_reset_of_either_side_is_a_reset_on_the_other() {
+    let (client, mut server, mut relay) = chain().await;
+    client.set_zero_linger().unwrap();
+    drop(client);
+    let error = end_of(&mut server).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let reset = done(&mut relay).await;
+    assert_eq!(
+        (reset.ended_by, reset.phase),
+        (EndedBy::Client, Phase::Data)
+    );
+
+    let (mut client, server, mut relay) = chain().await;
+    server.set_zero_linger().unwrap();
+    drop(server);
+    let error = end_of(&mut client).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Server);
+}
+
+#[tokio::test]
+async fn a_reset_after_a_half_close_is_seen_though_nobody_reads_from_that_side() {
+    let (mut client, mut server, mut relay) = chain().await;
+    client.shutdown().await.unwrap();
+    assert_eq!(within(read_to_end(&mut server)).await, b"");
+    client.set_zero_linger().unwrap();
+    drop(client);
+    // The server still may send; what it learns is that nobody is there any more.
+    let done = done(&mut relay).await;
+    assert_eq!(
+        (done.ended_by, done.phase),
+        (EndedBy::Client, Phase::Closing)
+    );
+    let mut byte = [0];
+    let failed = within(async {
+        loop {
+            if let Err(error) = server.write_all(&byte).await {
+                return error;
+            }
+            let _ = server.read(&mut byte).await;
+        }
+    });
+    let failed = failed.await;
+    let kinds = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    assert!(kinds.contains(&failed.kind()), "{failed}");
+}
+
+#[tokio::test]
+async fn a_reset_is_seen_while_the_other_side_takes_nothing() {
+    let (mut client, server, mut relay) = chain().await;
+    let bytes = noise(1 << 20);
+    // Until every buffer on the way is full: the relay then waits for the server alone.
+    let fill = async {
+        loop {
+            let write = client.write_all(&bytes);
+            let waited = tokio::time::timeout(std::time::Duration::from_millis(300), write);
+            if waited.await.is_err() {
+                return;
+            }
+        }
+    };
+    within(fill).await;
+    client.set_zero_linger().unwrap();
+    drop(client);
+    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Client);
+    drop(server);
+}
+
+#[tokio::test]
+async fn urgent_data_stays_where_it_is_in_the_stream() {
+    let (mut client, mut server, _relay) = chain().await;
+    // Bulk, so that it meets the pipe path too.
+    for size in [3, 200_000] {
+        let before = noise(size);
+        client.write_all(&before).await.unwrap();
+        assert_eq!(send(&client, b"!", SendFlags::OOB).unwrap(), 1);
+        client.write_all(b"after").await.unwrap();
+        assert_eq!(within(read_exactly(&mut server, size)).await, before);
+        assert_eq!(within(read_exactly(&mut server, 6)).await, b"!after");
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_refuses_resets_the_client() {
+    let (listener, target) = listen().await;
+    drop(listener);
+    let mut relay = start(options(target)).await;
+    let mut client = relay.connect().await;
+    let error = end_of(&mut client).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let done = done(&mut relay).await;
+    assert_eq!(
+        (done.ended_by, done.phase),
+        (EndedBy::Server, Phase::Connecting)
+    );
+    assert!(done.error.unwrap().contains("refused"));
+}
+
+#[tokio::test]
+async fn silence_beyond_its_limit_resets_both_sides() {
+    let (listener, target) = listen().await;
+    let mut options = options(target);
+    options.limits.idle_timeout = Some(Span::from(std::time::Duration::from_millis(50)));
+    let mut relay = start(options).await;
+    let mut client = relay.connect().await;
+    let (mut server, _) = within(listener.accept()).await.unwrap();
+    for stream in [&mut client, &mut server] {
+        let error = end_of(stream).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    }
+    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Timeout);
+}
+
+#[tokio::test]
+async fn a_proxy_header_is_taken_off_and_one_of_the_other_version_put_on() {
+    let (listener, target) = listen().await;
+    let mut options = options(target);
+    options.accept_proxy = Some(true);
+    options.send_proxy = Some(ProxyVersion::V2);
+    let mut relay = start(options).await;
+    let mut client = relay.connect().await;
+    // In pieces: a header need not come in one segment.
+    client
+        .write_all(b"PROXY TCP4 192.0.2.1 198.")
+        .await
+        .unwrap();
+    tokio::task::yield_now().await;
+    client
+        .write_all(b"51.100.7 4711 443\r\nhello")
+        .await
+        .unwrap();
+    let (mut server, _) = within(listener.accept()).await.unwrap();
+    let expected = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x01\xc6\x33\x64\x07\x12\x67\x01\xbbhello";
+    assert_eq!(
+        within(read_exactly(&mut server, expected.len())).await,
+        expected
+    );
+    drop((client, server));
+    let done = done(&mut relay).await;
+    assert_eq!(done.stands_for, Some("192.0.2.1:4711".parse().unwrap()));
+    assert_eq!(done.bytes_up, 5);
+}
+
+#[tokio::test]
+async fn a_client_without_its_proxy_header_reaches_nobody() {
+    let (listener, target) = listen().await;
+    let mut options = options(target);
+    options.accept_proxy = Some(true);
+    let mut relay = start(options).await;
+    let mut client = relay.connect().await;
+    client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let done = done(&mut relay).await;
+    assert_eq!(
+        (done.ended_by, done.phase),
+        (EndedBy::Client, Phase::ProxyHeader)
+    );
+    assert!(end_of(&mut client).await.is_err());
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_header_of_its_own_names_the_client_and_the_address_it_used() {
+    let (listener, target) = listen().await;
+    let mut options = options(target);
+    options.send_proxy = Some(ProxyVersion::V1);
+    let relay = start(options).await;
+    let client = relay.connect().await;
+    let (mut server, _) = within(listener.accept()).await.unwrap();
+    let expected = format!(
+        "PROXY TCP4 127.0.0.1 127.0.0.1 {} {}\r\n",
+        client.local_addr().unwrap().port(),
+        relay.address.port()
+    );
+    let got = within(read_exactly(&mut server, expected.len())).await;
+    assert_eq!(String::from_utf8(got).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn at_the_limit_clients_wait_until_one_leaves() {
+    let (listener, target) = listen().await;
+    let mut options = options(target);
+    options.limits.connections = Some(1);
+    let relay = start(options).await;
+    let first = relay.connect().await;
+    let (server, _) = within(listener.accept()).await.unwrap();
+    let mut second = relay.connect().await;
+    second.write_all(b"x").await.unwrap();
+    let early = std::time::Duration::from_millis(100);
+    let none = tokio::time::timeout(early, listener.accept()).await;
+    assert!(
+        none.is_err(),
+        "the second client was served beside the first"
+    );
+    drop((first, server));
+    let (mut server, _) = within(listener.accept()).await.unwrap();
+    assert_eq!(within(read_exactly(&mut server, 1)).await, b"x");
+}
+
+#[tokio::test]
+async fn stopping_waits_for_connections_and_resets_what_is_left_at_the_deadline() {
+    let (mut client, mut server, mut relay) = chain().await;
+    relay.order_stop();
+    client.write_all(b"still").await.unwrap();
+    assert_eq!(within(read_exactly(&mut server, 5)).await, b"still");
+    drop((client, server));
+    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Completed);
+
+    let (listener, target) = listen().await;
+    let mut options = options(target);
+    options.limits.drain_timeout = Some(Span::from(std::time::Duration::from_millis(50)));
+    let relay = start(options).await;
+    let mut client = relay.connect().await;
+    let (_server, _) = within(listener.accept()).await.unwrap();
+    let rest = within(relay.stopped()).await;
+    let error = end_of(&mut client).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let told = rest.iter().any(|event| match event {
+        Event::ConnectionDone(done) => done.ended_by == EndedBy::Relay,
+        _ => false,
+    });
+    assert!(told, "{rest:?}");
+}
+
+#[tokio::test]
+async fn both_profiles_are_read_back_after_data_has_flowed() {
+    let (mut client, mut server, relay) = chain().await;
+    client.write_all(b"x").await.unwrap();
+    within(read_exactly(&mut server, 1)).await;
+    drop((client, server));
+    let rest = within(relay.stopped()).await;
+    let mut sides: Vec<_> = rest
+        .iter()
+        .filter_map(|event| match event {
+            Event::Applied {
+                side,
+                stage: Stage::AfterData,
+                options,
+                ..
+            } => Some((*side, options.len())),
+            _ => None,
+        })
+        .collect();
+    sides.sort_unstable();
+    let [(Side::Client, at_client), (Side::Server, at_server)] = sides[..] else {
+        panic!("{sides:?}");
+    };
+    assert!(at_client >= 8 && at_server >= 8);
+}
+
+#[tokio::test]
+async fn five_hundred_connections_at_once_keep_their_bytes_apart() {
+    let (listener, target): (TcpListener, _) = listen().await;
+    let relay = start(options(target)).await;
+    let servers = tokio::spawn(async move {
+        for _ in 0..500 {
+            let (mut server, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let got = read_to_end(&mut server).await;
+                server.write_all(digest(&got).as_bytes()).await.unwrap();
+            });
+        }
+    });
+    let mut clients = Vec::new();
+    for number in 0..500_usize {
+        let address = relay.address;
+        clients.push(tokio::spawn(async move {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            let mut bytes = noise(20_000 + number * 37);
+            bytes.extend(number.to_le_bytes());
+            client.write_all(&bytes).await.unwrap();
+            client.shutdown().await.unwrap();
+            let got = read_to_end(&mut client).await;
+            assert_eq!(String::from_utf8(got).unwrap(), digest(&bytes));
+        }));
+    }
+    for client in clients {
+        within(client).await.unwrap();
+    }
+    servers.await.unwrap();
+}
