@@ -50,7 +50,7 @@ use std::time::Duration;
 use link::{InvalidPath, PathSpec};
 use serde::{Deserialize, Serialize};
 use sys::isolation::pass_descriptor;
-use sys::realtime;
+use sys::realtime::{self, Priority};
 use sys::tun::{Tun, TunError};
 use units::Time;
 
@@ -167,7 +167,7 @@ pub fn run(
     commands: &File,
     reports: &mut impl Write,
 ) -> Result<(), EmulatorError> {
-    let granted = realtime::request(false);
+    let granted = realtime::request(Priority::High, false);
     let mut driver = Driver::new(path, RESOLUTION, [near, far], granted.is_realtime())
         .map_err(|source| EmulatorError::Path { source })?;
     let realtime = granted.into();

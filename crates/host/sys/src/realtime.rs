@@ -8,8 +8,15 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// The priority asked for: above every ordinary thread, below the kernel's own real-time threads (50).
-const PRIORITY: libc::c_int = 10;
+/// Which real-time thread comes first where two are ready: both come before every ordinary thread and
+/// after the kernel's own real-time threads (50).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Priority {
+    /// For who carries packets.
+    High,
+    /// For who measures what is carried.
+    Low,
+}
 
 /// What a thread asked for and got.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -56,9 +63,9 @@ pub fn wait_readable<const N: usize>(
 
 /// Asks for everything that makes the calling thread punctual, and memory locked for the whole process
 /// if `lock_memory`. Nothing here is required: the caller says what accuracy a refusal costs.
-pub fn request(lock_memory: bool) -> Granted {
+pub fn request(priority: Priority, lock_memory: bool) -> Granted {
     Granted {
-        scheduling: first_in_first_out(),
+        scheduling: first_in_first_out(priority),
         timer_slack: least_timer_slack(),
         locked_memory: if lock_memory {
             locked_memory()
@@ -68,9 +75,12 @@ pub fn request(lock_memory: bool) -> Granted {
     }
 }
 
-fn first_in_first_out() -> Outcome {
+fn first_in_first_out(priority: Priority) -> Outcome {
     let parameters = libc::sched_param {
-        sched_priority: PRIORITY,
+        sched_priority: match priority {
+            Priority::High => 10,
+            Priority::Low => 5,
+        },
     };
     // Children of this thread start as ordinary ones.
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -140,7 +150,7 @@ mod tests {
 
     #[test]
     fn timer_slack_needs_no_privilege_and_what_is_not_asked_for_is_not_claimed() {
-        let granted = request(false);
+        let granted = request(Priority::Low, false);
         assert_eq!(granted.timer_slack, Outcome::Granted);
         assert_eq!(granted.locked_memory, Outcome::NotAsked);
     }

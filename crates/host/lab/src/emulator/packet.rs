@@ -242,7 +242,7 @@ impl Superpacket {
         }
     }
 
-    /// VIRTIO_NET_HDR_F_NEEDS_CSUM: the field holds the sum of the pseudo-header, not complemented, and
+    /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the field holds the sum of the pseudo-header, not complemented, and
     /// whoever needs the true checksum adds the rest.
     fn rewrite_length_and_checksum(self, headers: &mut [u8], payload: usize) {
         let addresses = match self.version {

@@ -6,7 +6,7 @@ use link::{Direction, PathSpec};
 use sys::datagram;
 use units::Bytes;
 
-use crate::probe::message::{self, Message};
+use crate::probe::message::{self, Inbox, Message};
 use crate::probe::{PathReading, ProbeError, Sockets};
 
 /// Echoes of one measurement: odd, so that the median is one of them, and enough that half may be late.
@@ -25,6 +25,7 @@ pub(super) fn measure(
 ) -> Result<(), ProbeError> {
     let serialisation = serialisation(path, sockets.headers + message::LENGTH);
     let deadline = SPACING * ECHOES + path.rtt() * 3 / 2 + serialisation + PATIENCE;
+    let mut inbox = Inbox::new();
     let started = Instant::now();
     let mut sent_at = Vec::new();
     // Numbers of the pings that arrived, each of which was answered, in that order.
@@ -38,7 +39,7 @@ pub(super) fn measure(
             sockets.send(Direction::Forward, &Message::Ping { number }.encode())?;
             reading.forward.sent += 1;
         }
-        while let Some((message, at)) = message::receive(sockets, Direction::Forward)? {
+        inbox.empty(sockets, Direction::Forward, |message, at| {
             if let Message::Ping { number } = message {
                 let turnaround = datagram::now().saturating_sub(at);
                 let pong = Message::Pong { number, turnaround };
@@ -46,15 +47,17 @@ pub(super) fn measure(
                 answered.push(number);
                 reading.backward.sent += 1;
             }
-        }
-        while let Some((message, at)) = message::receive(sockets, Direction::Backward)? {
+            Ok(())
+        })?;
+        inbox.empty(sockets, Direction::Backward, |message, at| {
             if let Message::Pong { number, turnaround } = message
                 && let Some(sent_at) = usize::try_from(number).ok().and_then(|n| sent_at.get(n))
             {
                 let span = at.saturating_sub(*sent_at).saturating_sub(turnaround);
                 samples.push((number, span.saturating_sub(serialisation)));
             }
-        }
+            Ok(())
+        })?;
         let left = deadline.saturating_sub(started.elapsed());
         if u64::try_from(samples.len()) == Ok(COUNT) || left.is_zero() {
             break;

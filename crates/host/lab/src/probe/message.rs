@@ -51,26 +51,46 @@ impl Message {
     }
 }
 
-/// The next message that came in `direction`, and when; what is not ours is passed over.
-pub(super) fn receive(
-    sockets: &Sockets,
-    direction: Direction,
-) -> Result<Option<(Message, Duration)>, ProbeError> {
-    let mut bytes = [0; LENGTH];
-    loop {
-        let received = sockets
-            .receiver(direction)
-            .receive(&mut bytes)
-            .map_err(|source| ProbeError::Exchange {
-                operation: "receive",
-                source,
-            })?;
-        let Some(datagram) = received else {
-            return Ok(None);
-        };
-        if let Some(message) = bytes.get(..datagram.length).and_then(Message::decode) {
-            return Ok(Some((message, datagram.at)));
+/// Takes messages from the sockets, several from one superpacket.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    buffer: Vec<u8>,
+}
+
+/// The largest superpacket.
+const LARGEST: usize = 65_536;
+
+// === impl Inbox ===
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        Self {
+            buffer: vec![0; LARGEST],
         }
+    }
+
+    /// Hands every message that has come in `direction`, and when it came, to `handle`; what is not ours
+    /// is passed over.
+    pub(super) fn empty(
+        &mut self,
+        sockets: &Sockets,
+        direction: Direction,
+        mut handle: impl FnMut(Message, Duration) -> Result<(), ProbeError>,
+    ) -> Result<(), ProbeError> {
+        let receive = |source| ProbeError::Exchange {
+            operation: "receive",
+            source,
+        };
+        let socket = sockets.receiver(direction);
+        while let Some(datagram) = socket.receive(&mut self.buffer).map_err(receive)? {
+            let bytes = self.buffer.get(..datagram.length).unwrap_or_default();
+            for message in bytes.chunks(datagram.segment.max(1)) {
+                if let Some(message) = Message::decode(message) {
+                    handle(message, datagram.at)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

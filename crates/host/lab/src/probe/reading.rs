@@ -49,8 +49,8 @@ pub enum Unmeasured {
     NotTried,
     /// The path is asked to have no bottleneck.
     NoRateAsked,
-    /// Above 200 Mbit/s a probe of single packets would measure itself.
-    TooFast,
+    /// The sender did not keep the bottleneck busy: the machine is too slow, or was too busy.
+    SenderTooSlow,
     /// Too little of the train arrived.
     TooFewArrived,
 }
@@ -155,10 +155,10 @@ impl DirectionReading {
                 (off.abs() > RATE_TOLERANCE)
                     .then(|| format!("the rate is {rate}, {:+.1} % off {asked}", off * 100.0))
             }
-            Err(Unmeasured::TooFewArrived) => {
-                Some("too few packets arrived to measure the rate".to_owned())
+            Err(why @ (Unmeasured::TooFewArrived | Unmeasured::SenderTooSlow)) => {
+                Some(format!("the rate could not be measured: {why}"))
             }
-            Err(Unmeasured::NotTried | Unmeasured::NoRateAsked | Unmeasured::TooFast) => None,
+            Err(Unmeasured::NotTried | Unmeasured::NoRateAsked) => None,
         }
     }
 
@@ -186,7 +186,7 @@ impl fmt::Display for Unmeasured {
         f.write_str(match self {
             Self::NotTried => "only the round-trip time was asked for",
             Self::NoRateAsked => "the path is asked to have no bottleneck",
-            Self::TooFast => "above 200 Mbit/s a probe of single packets would measure itself",
+            Self::SenderTooSlow => "this machine could not send as fast as the path is asked to be",
             Self::TooFewArrived => "too few packets of the train arrived",
         })
     }

@@ -1,12 +1,12 @@
-//! Rate and loss by a numbered train of full-sized packets in both directions at once.
+//! Rate and loss by a numbered train of full-sized packets in each direction.
 
 use std::time::{Duration, Instant};
 
 use link::{Direction, DirectionSpec, PathSpec};
 use units::{Bytes, Rate};
 
-use crate::probe::message::{self, Message};
-use crate::probe::reading::{DirectionReading, Unmeasured};
+use crate::probe::message::{self, Inbox, Message};
+use crate::probe::reading::{DirectionReading, RATE_TOLERANCE, Unmeasured};
 use crate::probe::{PathReading, ProbeError, Sockets};
 
 /// IP bytes of each packet: a full Ethernet MTU.
@@ -16,11 +16,16 @@ const PACKET: usize = 1500;
 const SPAN: Duration = Duration::from_millis(100);
 /// Fewest packets that make a slope.
 const FEWEST: u64 = 20;
-/// One thread sends and receives every packet on its own; beyond this it would measure itself. (Seen: at
-/// 500 Mbit/s in both directions two cores shared with the emulator do not keep up.)
-const FASTEST: Rate = Rate::mbit_per_s(200);
-/// How often packets are sent.
+/// Both trains run at once up to here, which takes half the time; beyond it one after the other, because
+/// one thread on two processors, shared with the emulator, is to fill both. (Seen: 500 Mbit/s both ways at
+/// once is the limit with single packets.)
+const FASTEST_AT_ONCE: Rate = Rate::mbit_per_s(200);
+/// How often packets are sent, unless the bottleneck needs them more often.
 const TICK: Duration = Duration::from_millis(1);
+/// A wait shorter than this is spent awake: a timer would end it late.
+const SHORTEST_WAIT: Duration = Duration::from_micros(100);
+/// Packets that leave in one superpacket: what fits 64 KiB.
+const SUPERPACKET: u64 = 44;
 /// Beyond what the path should take, how long to wait for what may be lost.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -30,33 +35,47 @@ pub(super) fn measure(
     sockets: &Sockets,
     reading: &mut PathReading,
 ) -> Result<(), ProbeError> {
-    let mut trains = Direction::BOTH.map(|direction| {
-        let spec = path.direction(direction);
-        Train::plan(direction, spec).map_err(|why| (direction, why))
-    });
+    let mut trains = Vec::new();
+    for direction in Direction::BOTH {
+        match Train::plan(direction, path.direction(direction), sockets.headers) {
+            Ok(train) => trains.push(train),
+            Err(why) => reading.direction_mut(direction).rate = Err(why),
+        }
+    }
+    if trains.iter().all(|train| train.rate <= FASTEST_AT_ONCE) {
+        run(&mut trains, sockets)?;
+    } else {
+        for train in &mut trains {
+            run(std::slice::from_mut(train), sockets)?;
+        }
+    }
+    for train in trains {
+        train.conclude(reading.direction_mut(train.direction));
+    }
+    Ok(())
+}
+
+/// Sends `trains` at once and waits until all have arrived.
+fn run(trains: &mut [Train], sockets: &Sockets) -> Result<(), ProbeError> {
+    let mut inbox = Inbox::new();
     let started = Instant::now();
-    let deadline = trains
-        .iter()
-        .filter_map(|train| train.as_ref().ok())
-        .map(|train| train.deadline)
-        .max()
-        .unwrap_or_default();
+    let of_all = |span: fn(&Train) -> Duration| trains.iter().map(span);
+    let deadline = of_all(|train| train.deadline).max().unwrap_or_default();
+    let tick = of_all(|train| train.tick).min().unwrap_or(TICK);
     while started.elapsed() < deadline {
-        let mut pending = false;
-        for train in trains.iter_mut().filter_map(|train| train.as_mut().ok()) {
-            train.send_due(sockets, started.elapsed())?;
-            train.receive(sockets)?;
+        let (mut sending, mut pending) = (false, false);
+        for train in &mut *trains {
+            train.send_due(sockets, started)?;
+            train.receive(sockets, &mut inbox)?;
+            sending |= train.sent < train.count;
             pending |= !train.is_complete();
         }
         if !pending {
             break;
         }
-        sockets.wait(TICK)?;
-    }
-    for train in trains {
-        match train {
-            Ok(train) => train.conclude(reading.direction_mut(train.direction)),
-            Err((direction, why)) => reading.direction_mut(direction).rate = Err(why),
+        let wait = if sending { tick } else { TICK };
+        if wait >= SHORTEST_WAIT {
+            sockets.wait(wait)?;
         }
     }
     Ok(())
@@ -64,13 +83,23 @@ pub(super) fn measure(
 
 struct Train {
     direction: Direction,
+    /// As asked.
+    rate: Rate,
     count: u64,
     /// Packets sent at once in the beginning, so that the bottleneck has work while the sender sleeps.
     burst: u64,
     /// At which the rest is sent, a little faster than the bottleneck.
     pace: Rate,
+    /// Between two sendings.
+    tick: Duration,
     deadline: Duration,
+    /// Room for a superpacket, and the bytes of each packet in it.
+    payload: Vec<u8>,
+    segment: u16,
     sent: u64,
+    /// When the bottleneck, if it is as asked, has sent everything, and how long it had nothing to send.
+    busy_until: Duration,
+    idle: Duration,
     /// Number and arrival time.
     arrived: Vec<(u64, Duration)>,
 }
@@ -78,11 +107,12 @@ struct Train {
 // === impl Train ===
 
 impl Train {
-    fn plan(direction: Direction, spec: &DirectionSpec) -> Result<Self, Unmeasured> {
+    fn plan(
+        direction: Direction,
+        spec: &DirectionSpec,
+        headers: usize,
+    ) -> Result<Self, Unmeasured> {
         let rate = spec.rate.ok_or(Unmeasured::NoRateAsked)?;
-        if rate > FASTEST {
-            return Err(Unmeasured::TooFast);
-        }
         let bytes = rate.checked_mul(SPAN).unwrap_or_default().get();
         let count = (bytes / IP_BYTES).max(FEWEST);
         let queue = spec.queue.get() / IP_BYTES;
@@ -91,40 +121,78 @@ impl Train {
         // that a bottleneck which is missing or too fast does not look right.
         let per_mille = (1000 * queue / 4 / count).clamp(20, 100);
         let pace = Rate::bit_per_s(rate.bits_per_s() / 1000 * (1000 + per_mille));
-        let serialisation = Bytes::new(count * IP_BYTES)
-            .checked_div(rate)
-            .unwrap_or_default();
+        let time = |packets| {
+            let bytes = Bytes::new(packets * IP_BYTES);
+            bytes.checked_div(rate).unwrap_or_default()
+        };
+        let burst = (queue / 2).clamp(2, count / 4);
+        let segment = PACKET - headers;
+        let room = usize::try_from(SUPERPACKET).unwrap_or(1) * segment;
         Ok(Self {
             direction,
+            rate,
             count,
-            burst: (queue / 2).clamp(2, count / 4),
+            burst,
             pace,
-            deadline: serialisation * 5 / 4 + spec.one_way_delay * 5 / 4 + PATIENCE,
+            // The burst must last until the next packets come.
+            tick: TICK.min(time(burst) / 2),
+            deadline: time(count) * 5 / 4 + spec.one_way_delay * 5 / 4 + PATIENCE,
+            payload: vec![0; room],
+            // Below 1500.
+            segment: u16::try_from(segment).unwrap_or(u16::MAX),
             sent: 0,
+            busy_until: Duration::ZERO,
+            idle: Duration::ZERO,
             arrived: Vec::new(),
         })
     }
 
-    fn send_due(&mut self, sockets: &Sockets, elapsed: Duration) -> Result<(), ProbeError> {
-        let paced = self.pace.checked_mul(elapsed).unwrap_or_default().get() / IP_BYTES;
+    fn send_due(&mut self, sockets: &Sockets, started: Instant) -> Result<(), ProbeError> {
+        let paced = self
+            .pace
+            .checked_mul(started.elapsed())
+            .unwrap_or_default()
+            .get()
+            / IP_BYTES;
         let due = self.count.min(self.burst + paced);
         while self.sent < due {
-            let mut packet = [0; PACKET];
-            let message = Message::Carriage { number: self.sent };
-            packet[..message::LENGTH].copy_from_slice(&message.encode());
-            sockets.send(self.direction, &packet[..PACKET - sockets.headers])?;
-            self.sent += 1;
+            let packets = (due - self.sent).min(SUPERPACKET);
+            let segment = usize::from(self.segment);
+            let numbered = (self.sent..self.sent + packets).zip(self.payload.chunks_mut(segment));
+            let mut length = 0;
+            for (number, bytes) in numbered {
+                let message = Message::Carriage { number };
+                bytes[..message::LENGTH].copy_from_slice(&message.encode());
+                length += segment;
+            }
+            let bytes = &self.payload[..length];
+            if !sockets.send_segments(self.direction, bytes, self.segment)? {
+                return Ok(());
+            }
+            self.sent += packets;
+            self.note_sent(started.elapsed(), packets);
         }
         Ok(())
     }
 
-    fn receive(&mut self, sockets: &Sockets) -> Result<(), ProbeError> {
-        while let Some((message, at)) = message::receive(sockets, self.direction)? {
-            if let Message::Carriage { number } = message {
-                self.arrived.push((number, at));
-            }
+    /// Follows the bottleneck that is asked for: did it ever wait for the sender?
+    fn note_sent(&mut self, now: Duration, packets: u64) {
+        if self.sent > packets {
+            self.idle += now.saturating_sub(self.busy_until);
         }
-        Ok(())
+        let bytes = Bytes::new(packets * IP_BYTES);
+        self.busy_until =
+            self.busy_until.max(now) + bytes.checked_div(self.rate).unwrap_or_default();
+    }
+
+    fn receive(&mut self, sockets: &Sockets, inbox: &mut Inbox) -> Result<(), ProbeError> {
+        let arrived = &mut self.arrived;
+        inbox.empty(sockets, self.direction, |message, at| {
+            if let Message::Carriage { number } = message {
+                arrived.push((number, at));
+            }
+            Ok(())
+        })
     }
 
     /// The path keeps order, so after the last packet nothing of the train is left on it.
@@ -143,9 +211,15 @@ impl Train {
             .extend(missing.map(|number| reading.sent + number));
         reading.sent += self.sent;
         reading.rate = match seconds_per_packet(&self.arrived) {
-            Some(seconds) => Ok(rate_of(seconds)),
             None => Err(Unmeasured::TooFewArrived),
+            // A bottleneck that had to wait looks slower than it is by the same share.
+            Some(_) if self.starved() => Err(Unmeasured::SenderTooSlow),
+            Some(seconds) => Ok(rate_of(seconds)),
         };
+    }
+
+    fn starved(&self) -> bool {
+        self.idle > self.busy_until.mul_f64(RATE_TOLERANCE / 2.0)
     }
 }
 
@@ -219,12 +293,31 @@ mod tests {
                 one_way_delay: Duration::ZERO,
                 loss: link::LossSpec::None,
             };
-            let train = Train::plan(Direction::Forward, &spec).unwrap();
+            let train = Train::plan(Direction::Forward, &spec, 28).unwrap();
             // When everything but the burst went out at the pace, the bottleneck has done its share.
             let excess = train.count * (train.pace.bits_per_s() - 100_000_000) / 100_000_000;
             let most = (train.burst + excess) * IP_BYTES;
             let tight = (2 + train.count * 20 / 1000) * IP_BYTES;
             assert!(most <= queue.max(tight), "{most} of {queue}");
+        }
+    }
+    #[test]
+    fn a_sender_that_lets_the_bottleneck_wait_knows_it() {
+        let spec = DirectionSpec {
+            rate: Some(Rate::mbit_per_s(120)),
+            queue: Bytes::new(1_000_000),
+            one_way_delay: Duration::ZERO,
+            loss: link::LossSpec::None,
+        };
+        // A packet takes 100 us. One that comes 400 us late in 100 ms is none too many, 600 us are.
+        for (late_us, starved) in [(400, false), (600, true)] {
+            let mut train = Train::plan(Direction::Forward, &spec, 28).unwrap();
+            for position in 0..1000_u64 {
+                let late = if position < 500 { 0 } else { late_us };
+                train.sent += 1;
+                train.note_sent(Duration::from_micros(position * 100 + late), 1);
+            }
+            assert_eq!(train.starved(), starved, "{late_us} us, {:?}", train.idle);
         }
     }
 }
