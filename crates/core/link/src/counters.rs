@@ -14,13 +14,22 @@ pub struct Tally {
     pub bytes: Bytes,
 }
 
-/// Where the packets of one direction are. The first four only grow, the last two are the present.
+/// Where the packets of one direction are, and what befell them on the way. All but `queued` and
+/// `in_flight`, which are the present, only grow.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LaneCounters {
     /// Offered by the driver.
     pub offered: Tally,
+    /// Dropped by the policer, whose bucket held too few tokens.
+    pub policed: Tally,
     /// Dropped because the queue was full.
     pub dropped: Tally,
+    /// Dropped by the queue's management (`CoDel`, RED) before it was full.
+    pub managed: Tally,
+    /// Left the bottleneck while an [`Outage::Drop`](crate::Outage::Drop) lasted, and went nowhere.
+    pub outage: Tally,
+    /// Copies made by duplication: the only packets that come out without having been offered.
+    pub duplicated: Tally,
     /// Lost behind the bottleneck, as the [`LossSpec`](crate::LossSpec) says.
     pub lost: Tally,
     /// Handed to the driver at the other end.
@@ -29,6 +38,12 @@ pub struct LaneCounters {
     pub queued: Tally,
     /// Under serialisation or on the wire.
     pub in_flight: Tally,
+    /// Marked by the queue's management, whatever became of them later.
+    pub marked: Tally,
+    /// Of the delivered ones, those that were damaged.
+    pub corrupted: Tally,
+    /// Of the delivered ones, those that were taken out of their order by [`Reorder`](crate::Reorder).
+    pub reordered: Tally,
     /// The most bytes that ever waited.
     pub queue_peak: Bytes,
 }
@@ -55,6 +70,14 @@ pub struct NotConserved {
 impl Tally {
     pub(crate) const fn new(packets: u64, bytes: Bytes) -> Self {
         Self { packets, bytes }
+    }
+
+    /// What is left when `part` of it is gone.
+    pub(crate) const fn less(self, part: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_sub(part.packets),
+            bytes: self.bytes.saturating_sub(part.bytes),
+        }
     }
 }
 
@@ -84,10 +107,11 @@ impl fmt::Display for Tally {
 // === impl LaneCounters ===
 
 impl LaneCounters {
-    /// in = out + dropped + lost + queued + in flight, in packets and in bytes.
+    /// in + duplicated = out + dropped by each stage + lost + queued + in flight, in packets and in bytes.
     pub fn check(&self) -> Result<(), NotConserved> {
-        let accounted = self.delivered + self.dropped + self.lost + self.queued + self.in_flight;
-        if accounted == self.offered {
+        let dropped = self.policed + self.dropped + self.managed + self.outage;
+        let accounted = self.delivered + dropped + self.lost + self.queued + self.in_flight;
+        if accounted == self.offered + self.duplicated {
             Ok(())
         } else {
             Err(NotConserved { counters: *self })

@@ -3,34 +3,39 @@ use core::time::Duration;
 use units::{Bytes, Time};
 
 use crate::counters::{LaneCounters, Tally};
-use crate::fate::Fate;
 use crate::item::{Delivery, Item};
+use crate::lots::{Lot, Lots, Outcome};
+use crate::policer::Bucket;
 use crate::queue::{Entry, Queue};
+use crate::schedule::{Outage, Schedule, Settings};
 use crate::shaper::Shaper;
-use crate::spec::{Direction, DirectionSpec, LossSpec};
-use crate::wire::Wire;
+use crate::spec::{Direction, DirectionSpec, Order, Shift};
+use crate::wire::{Travelling, Wire};
 
 /// One direction: its stages in their order, and what passed between them.
 #[derive(Debug)]
 pub(crate) struct Lane<T> {
     direction: Direction,
-    seed: u64,
-    loss: LossSpec,
+    schedule: Schedule,
+    policer: Option<Bucket>,
     queue: Queue<T>,
-    bottleneck: Option<Bottleneck>,
+    bottleneck: Option<Shaper>,
+    lots: Lots,
+    order: Order,
+    shift: Shift,
     wire: Wire<T>,
     offered: Tally,
-    dropped: Tally,
+    policed: Tally,
+    outage: Tally,
+    duplicated: Tally,
     lost: Tally,
     delivered: Tally,
+    corrupted: Tally,
+    reordered: Tally,
 }
 
-#[derive(Debug)]
-struct Bottleneck {
-    shaper: Shaper,
-    /// Segments of one item that leave together may be this long in sum; one always may leave.
-    burst: Bytes,
-}
+/// A limit that no item reaches.
+const UNLIMITED: Bytes = Bytes::new(u64::MAX);
 
 // === impl Lane ===
 
@@ -43,69 +48,113 @@ impl<T: Clone> Lane<T> {
     ) -> Self {
         Self {
             direction,
-            seed,
-            loss: spec.loss.clone(),
-            queue: Queue::new(spec.queue),
-            bottleneck: spec.rate.map(|rate| Bottleneck {
-                shaper: Shaper::new(rate),
-                // So fast that the product overflows: every item may leave whole.
-                burst: rate.checked_mul(resolution).unwrap_or(Bytes::new(u64::MAX)),
-            }),
-            wire: Wire::new(spec.one_way_delay),
+            schedule: Schedule::new(spec),
+            policer: spec.policer.map(Bucket::new),
+            queue: Queue::new(spec, seed, direction),
+            bottleneck: Shaper::new(spec, resolution),
+            lots: Lots::new(spec, seed, direction),
+            order: spec.order,
+            shift: spec
+                .reorder
+                .map_or(Shift::Late(Duration::ZERO), |reorder| reorder.shift),
+            wire: Wire::new(spec.order == Order::Free || spec.reorder.is_some()),
             offered: Tally::default(),
-            dropped: Tally::default(),
+            policed: Tally::default(),
+            outage: Tally::default(),
+            duplicated: Tally::default(),
             lost: Tally::default(),
             delivered: Tally::default(),
+            corrupted: Tally::default(),
+            reordered: Tally::default(),
         }
+    }
+
+    /// Counts the schedule's times from `now` on.
+    pub(crate) fn start_schedule(&mut self, now: Time) {
+        self.advance(now);
+        self.schedule.start(now);
     }
 
     pub(crate) fn offer(&mut self, now: Time, item: Item<T>) {
         self.advance(now);
         let item_index = self.offered.packets;
-        let count = item.segments.count();
-        self.offered += Tally::new(u64::from(count), item.segments.bytes(&(0..count)));
-        if let Some(bottleneck) = &self.bottleneck {
-            let idle = bottleneck.shaper.free_at() <= now;
-            self.dropped += self.queue.admit(now, item, item_index, idle);
-            self.advance(now);
-        } else {
-            let whole = Entry {
-                payload: item.payload,
-                segments: item.segments,
-                range: 0..count,
-                item_index,
-                arrived_at: now,
-            };
-            self.send_by_fate(now, whole);
+        let Item { payload, segments } = item;
+        let count = segments.count();
+        let offered = Tally::new(u64::from(count), segments.bytes(&(0..count)));
+        self.offered += offered;
+        let whole = Entry {
+            payload,
+            segments,
+            range: 0..count,
+            item_index,
+            arrived_at: now,
+            marked: false,
+        };
+        let Some(policer) = &mut self.policer else {
+            self.enqueue(now, whole);
+            return;
+        };
+        let mut dropped = offered;
+        for range in policer.pass(now, segments) {
+            if !range.is_empty() {
+                let passed = whole.part(range);
+                dropped = dropped.less(passed.tally());
+                self.enqueue(now, passed);
+            }
         }
+        self.policed += dropped;
     }
 
     /// The next packets that are due at `now` and not lost.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Delivery<T>> {
         self.advance(now);
         while let Some(arrived) = self.wire.receive(now) {
-            let tally = arrived.packets.tally();
-            match arrived.fate {
-                Fate::Lost => self.lost += tally,
-                Fate::Delivered => {
-                    self.delivered += tally;
-                    return Some(Delivery {
-                        direction: self.direction,
-                        first_index: arrived.packets.first_index(),
-                        payload: arrived.packets.payload,
-                        segments: arrived.packets.range,
-                        due_at: arrived.due_at,
-                    });
-                }
+            let Travelling {
+                due_at,
+                outcome: Outcome { lost, corruption },
+                reordered,
+                packets,
+            } = arrived;
+            let tally = packets.tally();
+            if lost {
+                self.lost += tally;
+                continue;
             }
+            self.delivered += tally;
+            if corruption.is_some() {
+                self.corrupted += tally;
+            }
+            if reordered {
+                self.reordered += tally;
+            }
+            return Some(Delivery {
+                direction: self.direction,
+                first_index: packets.first_index(),
+                payload: packets.payload,
+                segments: packets.range,
+                due_at,
+                marked: packets.marked,
+                corruption,
+            });
         }
         None
     }
 
-    /// Nothing arrives before this moment. The bottleneck need not be visited in between: it catches up
-    /// exactly, so a driver wakes once per arrival and not once more per departure.
+    /// Nothing arrives before this moment. The bottleneck need not be visited in between where packets
+    /// keep their order: it catches up exactly, so a driver wakes once per arrival and not once more per
+    /// departure.
     pub(crate) fn next_at(&self) -> Option<Time> {
-        self.wire.next_at().or_else(|| self.departure_at())
+        let arrival = self.wire.next_at();
+        let next = if self.wire.may_overtake() {
+            match (arrival, self.departure_at()) {
+                (Some(arrival), Some(departure)) => Some(arrival.min(departure)),
+                (one, other) => one.or(other),
+            }
+        } else {
+            arrival.or_else(|| self.departure_at())
+        };
+        // What is due at the end of time never comes.
+        next.filter(|&at| at < Time::MAX)
     }
 
     pub(crate) const fn queued_bytes(&self) -> Bytes {
@@ -115,11 +164,18 @@ impl<T: Clone> Lane<T> {
     pub(crate) fn counters(&self) -> LaneCounters {
         LaneCounters {
             offered: self.offered,
-            dropped: self.dropped,
+            policed: self.policed,
+            dropped: self.queue.full(),
+            managed: self.queue.managed(),
+            outage: self.outage,
+            duplicated: self.duplicated,
             lost: self.lost,
             delivered: self.delivered,
             queued: self.queue.tally(),
             in_flight: self.wire.tally(),
+            marked: self.queue.marked(),
+            corrupted: self.corrupted,
+            reordered: self.reordered,
             queue_peak: self.queue.peak(),
         }
     }
@@ -127,64 +183,106 @@ impl<T: Clone> Lane<T> {
     /// Lets the bottleneck do everything that it did up to `now`, each at its own time.
     fn advance(&mut self, now: Time) {
         while let Some(start_at) = self.departure_at().filter(|&at| at <= now) {
-            // `departure_at` is `Some` only with a bottleneck and a head.
-            let (Some(bottleneck), Some(head)) = (&mut self.bottleneck, self.queue.head()) else {
-                return;
-            };
-            let (count, fate) = next_burst(
-                head,
-                bottleneck.burst,
-                &self.loss,
-                self.seed,
-                self.direction,
-            );
-            let Some(packets) = self.queue.take(count) else {
-                return;
-            };
-            let serialised_at = bottleneck.shaper.serialise(start_at, packets.bytes());
-            self.wire.send(serialised_at, packets, fate);
+            self.depart(start_at);
         }
     }
 
     /// When the first packet in line starts to be serialised.
     fn departure_at(&self) -> Option<Time> {
-        let free_at = self.bottleneck.as_ref()?.shaper.free_at();
-        Some(self.queue.head_arrived_at()?.max(free_at))
+        let bottleneck = self.bottleneck.as_ref()?;
+        Some(bottleneck.starts_at(self.queue.head_arrived_at()?))
     }
 
-    /// Without a bottleneck only different fates part the segments of an item.
-    fn send_by_fate(&mut self, now: Time, mut rest: Entry<T>) {
-        let end = rest.range.end;
-        let everything = Bytes::new(u64::MAX);
-        while rest.range.start < end {
-            let (count, fate) =
-                next_burst(&rest, everything, &self.loss, self.seed, self.direction);
-            let mut burst = rest.clone();
-            burst.range.end = burst.range.start + count;
-            rest.range.start = burst.range.end;
-            self.wire.send(now, burst, fate);
+    /// Puts packets that come at `now` in line, or on the wire where there is no line.
+    fn enqueue(&mut self, now: Time, packets: Entry<T>) {
+        let settings = self.schedule.reach(now);
+        let Some(bottleneck) = &mut self.bottleneck else {
+            self.send_all(now, packets, settings);
+            return;
+        };
+        if settings.is_held() {
+            bottleneck.wait_until(self.schedule.until());
+        }
+        let idle = bottleneck.starts_at(now) <= now;
+        self.queue.admit(packets, idle);
+        self.advance(now);
+    }
+
+    /// Serialises the packets whose turn comes at `start_at`.
+    fn depart(&mut self, start_at: Time) {
+        let Some(bottleneck) = &mut self.bottleneck else {
+            return;
+        };
+        let settings = self.schedule.reach(start_at);
+        if settings.is_held() {
+            bottleneck.wait_until(self.schedule.until());
+            return;
+        }
+        let limit = if self.queue.parts_items() {
+            Bytes::ZERO
+        } else {
+            bottleneck.burst(start_at, &self.schedule)
+        };
+        let Some(head) = self.queue.head(start_at) else {
+            return;
+        };
+        let (count, lot) = self.lots.next(head, limit, &self.schedule, settings);
+        let Some(packets) = self.queue.take(count, start_at) else {
+            return;
+        };
+        let serialised_at = bottleneck.serialise(start_at, packets.bytes(), &mut self.schedule);
+        self.send(serialised_at, packets, lot, settings);
+    }
+
+    /// Without a bottleneck only different lots part the segments of an item.
+    fn send_all(&mut self, now: Time, mut rest: Entry<T>, settings: Settings) {
+        loop {
+            let (count, lot) = self.lots.next(&rest, UNLIMITED, &self.schedule, settings);
+            let split = rest.range.start + count;
+            if split >= rest.range.end {
+                self.send(now, rest, lot, settings);
+                return;
+            }
+            let first = rest.part(rest.range.start..split);
+            rest.range.start = split;
+            self.send(now, first, lot, settings);
         }
     }
-}
 
-/// How many of the entry's first segments leave together: within `limit` bytes but at least one, and
-/// all of the same fate.
-fn next_burst<T>(
-    entry: &Entry<T>,
-    limit: Bytes,
-    loss: &LossSpec,
-    seed: u64,
-    direction: Direction,
-) -> (u32, Fate) {
-    let first = entry.first_index();
-    let fate = loss.fate(seed, direction, first);
-    let start = entry.range.start;
-    let mut end = start + 1;
-    while end < entry.range.end
-        && entry.segments.bytes(&(start..end + 1)) <= limit
-        && loss.fate(seed, direction, entry.item_index + u64::from(end)) == fate
-    {
-        end += 1;
+    /// Puts packets of one lot on the wire, or what an outage leaves of them.
+    fn send(&mut self, serialised_at: Time, packets: Entry<T>, lot: Lot, settings: Settings) {
+        if settings.outage == Some(Outage::Drop) {
+            self.outage += packets.tally();
+            return;
+        }
+        let mut due_at = serialised_at + settings.delay + lot.jitter;
+        if lot.reordered {
+            due_at = match self.shift {
+                Shift::Late(by) => due_at + by,
+                Shift::Early(by) => due_at.saturating_sub(by).max(serialised_at),
+            };
+        }
+        if let Some(outcome) = lot.copy {
+            self.duplicated += packets.tally();
+            let copy = packets.clone();
+            self.launch(due_at, packets, lot.reordered, lot.original);
+            self.launch(due_at, copy, lot.reordered, outcome);
+        } else {
+            self.launch(due_at, packets, lot.reordered, lot.original);
+        }
     }
-    (end - start, fate)
+
+    fn launch(&mut self, due_at: Time, packets: Entry<T>, reordered: bool, outcome: Outcome) {
+        let travelling = Travelling {
+            due_at,
+            outcome,
+            reordered,
+            packets,
+        };
+        if reordered || self.order == Order::Free {
+            self.wire.send(travelling);
+        } else {
+            self.wire.send_in_order(travelling);
+        }
+    }
 }

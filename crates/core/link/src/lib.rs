@@ -5,21 +5,27 @@
 //! directions, and each composes the same stages in the same order, every one counted on its own:
 //!
 //! ```text
-//!  offer -> queue (droptail, bytes) -> shaper (rate) -> wire (delay) -> loss -> poll
-//!             | full: dropped                                            | fate: lost
+//!  offer -> policer -> queue -> shaper -> delay -> duplication -> corruption -> loss -> poll
+//!              |         |         |        jitter,
+//!           policed   dropped    outage     reordering                            |
+//!                     managed                                                    lost
 //! ```
 //!
 //! Rules that the stages keep, and the tests prove:
 //! - A queue holds only packets that wait for the shaper. Packets on the wire are never counted in it:
 //!   a queue that counts them turns a long path into a slow one.
-//! - The n-th IP packet offered to a direction meets the same fate whatever the timing and whatever the
-//!   queue did before: loss is a pure function of seed, direction and n ([`LossSpec::fate`]).
+//! - The n-th IP packet offered to a direction meets the same fate whatever the timing, whatever the
+//!   queue did before and however packets are bundled: what is drawn is a pure function of seed,
+//!   direction and n ([`LossSpec::fate`]). A schedule chooses by time which settings the draw is held
+//!   against.
+//! - Settings that change over time are those of the moment at which a packet's serialisation starts.
 //! - Virtual events happen at their exact time even when the driver comes late, so lateness of a driver
 //!   never accumulates and never changes the rate.
-//! - in = out + dropped + lost + queued + in flight, at any moment ([`Path::assert_conserved`]).
+//! - in + duplicated = out + dropped by each stage + lost + queued + in flight, at any moment
+//!   ([`Path::assert_conserved`]).
+//! - Items that stand for several packets stay whole where no stage has to part them.
 //!
-//! A policer belongs before the queue, active queue management into the queue, traces into the shaper,
-//! jitter, reordering and duplication into the wire; each stage is a file of its own for that reason.
+//! The page `docs/link.md` has the formulas and their sources.
 
 #![no_std]
 
@@ -27,21 +33,31 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod chance;
 mod counters;
 mod fate;
 mod item;
+mod jitter;
 mod lane;
+mod lots;
 mod path;
+mod policer;
 mod queue;
+mod schedule;
 mod shaper;
 mod spec;
 mod wire;
 
 pub use counters::{LaneCounters, NotConserved, PathCounters, Tally};
-pub use fate::Fate;
-pub use item::{Delivery, Item, Segments};
+pub use fate::{Fate, GilbertElliott, LossSpec};
+pub use item::{Delivery, Ecn, Item, Segments};
+pub use jitter::{Distribution, Jitter};
 pub use path::Path;
-pub use spec::{Direction, DirectionSpec, InvalidPath, LossSpec, PathSpec, SpecError};
+pub use policer::Policer;
+pub use queue::{CoDel, Discipline, QueueLimit, Red};
+pub use schedule::{Change, Outage};
+pub use shaper::{InvalidTrace, Trace};
+pub use spec::{Direction, DirectionSpec, InvalidPath, Order, PathSpec, Reorder, Shift, SpecError};
 
 #[cfg(test)]
 mod tests;

@@ -32,6 +32,14 @@ impl<T: Clone> Path<T> {
         })
     }
 
+    /// Counts the schedules' times from `now` on instead of from [`Time::ZERO`]: a driver that has to
+    /// prepare something on the path starts them when the preparation is over. What has not left the
+    /// bottleneck yet obeys the schedule as it then is.
+    pub fn start_schedule(&mut self, now: Time) {
+        self.forward.start_schedule(now);
+        self.backward.start_schedule(now);
+    }
+
     /// Sends `item` into `direction` at `now`.
     pub fn offer(&mut self, now: Time, direction: Direction, item: Item<T>) {
         match direction {
@@ -79,7 +87,7 @@ impl<T: Clone> Path<T> {
         }
     }
 
-    /// in = out + dropped + lost + queued + in flight, both ways.
+    /// in + duplicated = out + dropped by each stage + lost + queued + in flight, both ways.
     ///
     /// # Panics
     /// When that does not hold, which is a bug of this crate.

@@ -1,155 +1,276 @@
-use alloc::collections::VecDeque;
-use core::ops::Range;
+pub(crate) mod codel;
+mod line;
+pub(crate) mod red;
+
+use core::fmt;
 
 use units::{Bytes, Time};
 
 use crate::counters::Tally;
-use crate::item::{Item, Segments};
+use crate::queue::codel::ControlLoop;
+use crate::queue::red::{Detector, Verdict};
+use crate::spec::{Direction, DirectionSpec};
 
-/// The droptail queue in front of the bottleneck, limited in bytes.
-///
-/// Active queue management replaces this file: it sees packets enter with their arrival time and leave
-/// at the exact time at which the shaper takes them, which is all that `CoDel` and RED need.
-#[derive(Debug)]
-pub(crate) struct Queue<T> {
-    limit: Bytes,
-    entries: VecDeque<Entry<T>>,
-    bytes: Bytes,
-    peak: Bytes,
+pub use codel::CoDel;
+pub use red::Red;
+
+pub(crate) use line::Entry;
+use line::Line;
+
+/// How much may wait for the bottleneck. The packet under serialisation has left the queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum QueueLimit {
+    /// IP bytes.
+    Bytes(Bytes),
+    /// Packets, whatever their size.
+    Packets(u64),
 }
 
-/// Neighbouring segments of one item that wait, or that travel together.
-#[derive(Clone, Debug)]
-pub(crate) struct Entry<T> {
-    pub(crate) payload: T,
-    pub(crate) segments: Segments,
-    /// Those of the item's segments that are meant.
-    pub(crate) range: Range<u32>,
-    /// Index of the item's segment 0 in its direction.
-    pub(crate) item_index: u64,
-    pub(crate) arrived_at: Time,
+/// How a queue treats packets while there is room for them; what finds none is dropped at the tail.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum Discipline {
+    /// Lets all in.
+    #[default]
+    DropTail,
+    /// Keeps the time they wait short.
+    CoDel(CoDel),
+    /// Keeps the average length short.
+    Red(Red),
+}
+
+/// The queue in front of the bottleneck, with what it dropped and marked.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    limit: QueueLimit,
+    management: Management,
+    line: Line<T>,
+    full: Tally,
+    marked: Tally,
+}
+
+#[derive(Debug)]
+enum Management {
+    None,
+    CoDel(ControlLoop),
+    Red(Detector),
+}
+
+// === impl QueueLimit ===
+
+impl QueueLimit {
+    /// Its size in bytes, with packets of `packet` bytes.
+    #[must_use]
+    pub const fn in_bytes(self, packet: Bytes) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Packets(packets) => Bytes::new(packets.saturating_mul(packet.get())),
+        }
+    }
+}
+
+impl From<Bytes> for QueueLimit {
+    fn from(bytes: Bytes) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => bytes.fmt(f),
+            Self::Packets(packets) => write!(f, "{packets} packets"),
+        }
+    }
 }
 
 // === impl Queue ===
 
 impl<T: Clone> Queue<T> {
-    pub(crate) const fn new(limit: Bytes) -> Self {
+    pub(crate) fn new(spec: &DirectionSpec, seed: u64, direction: Direction) -> Self {
+        let management = match spec.discipline {
+            Discipline::DropTail => Management::None,
+            Discipline::CoDel(parameters) => Management::CoDel(ControlLoop::new(parameters)),
+            Discipline::Red(parameters) => {
+                let typical = spec
+                    .line_rate()
+                    .and_then(|rate| Bytes::new(1500).checked_div(rate));
+                let typical = typical.unwrap_or_default();
+                Management::Red(Detector::new(parameters, typical, seed, direction))
+            }
+        };
         Self {
-            limit,
-            entries: VecDeque::new(),
-            bytes: Bytes::ZERO,
-            peak: Bytes::ZERO,
+            limit: spec.queue,
+            management,
+            line: Line::new(),
+            full: Tally::default(),
+            marked: Tally::default(),
         }
     }
 
-    /// Lets in what fits and returns what had to be dropped. With `bottleneck_idle` the first segment
-    /// passes straight to the bottleneck and needs no room.
-    pub(crate) fn admit(
-        &mut self,
-        now: Time,
-        item: Item<T>,
-        item_index: u64,
-        bottleneck_idle: bool,
-    ) -> Tally {
-        let Item { payload, segments } = item;
-        let count = segments.count();
-        let straight = u32::from(bottleneck_idle && self.entries.is_empty());
-        let mut room = self.limit.saturating_sub(self.bytes).get();
-        let mut admitted = straight;
-        while admitted < count && u64::from(segments.size(admitted)) <= room {
-            room -= u64::from(segments.size(admitted));
-            admitted += 1;
+    /// Lets in what fits. With `bottleneck_idle` the first segment passes straight to the bottleneck and
+    /// needs no room.
+    pub(crate) fn admit(&mut self, entry: Entry<T>, bottleneck_idle: bool) {
+        let straight = bottleneck_idle && self.line.is_empty();
+        if let Management::Red(_) = self.management {
+            self.admit_judged(entry, straight);
+        } else {
+            self.admit_fitting(entry, u32::from(straight));
         }
-        // The last segment may be short enough for the room that a full one did not fit in.
-        let last = count - 1;
-        let short_last = admitted < last && u64::from(segments.size(last)) <= room;
-        let dropped = admitted..if short_last { last } else { count };
-
-        let entry = |range| Entry {
-            payload: payload.clone(),
-            segments,
-            range,
-            item_index,
-            arrived_at: now,
-        };
-        if admitted > 0 {
-            let entry = entry(0..admitted);
-            self.push(entry, straight);
-        }
-        if short_last {
-            let entry = entry(last..count);
-            self.push(entry, 0);
-        }
-        Tally::new(
-            u64::from(dropped.end - dropped.start),
-            segments.bytes(&dropped),
-        )
     }
 
     /// When the first packet in line arrived.
+    #[inline]
     pub(crate) fn head_arrived_at(&self) -> Option<Time> {
-        self.entries.front().map(|entry| entry.arrived_at)
+        self.line.front().map(|entry| entry.arrived_at)
     }
 
-    pub(crate) fn head(&self) -> Option<&Entry<T>> {
-        self.entries.front()
+    /// Whether every packet has to be looked at on its own when it leaves.
+    pub(crate) const fn parts_items(&self) -> bool {
+        matches!(self.management, Management::CoDel(_))
     }
 
-    /// Takes the first `count` segments of the first entry, of which there must be as many.
-    pub(crate) fn take(&mut self, count: u32) -> Option<Entry<T>> {
-        let head = self.entries.front_mut()?;
-        let split = head.range.start.saturating_add(count);
-        let taken = if split >= head.range.end {
-            self.entries.pop_front()?
-        } else {
-            let mut taken = head.clone();
-            taken.range.end = split;
-            head.range.start = split;
-            taken
-        };
-        self.bytes = self.bytes.saturating_sub(taken.bytes());
-        Some(taken)
+    /// The entry whose first segments are to leave at `now`, after management has dropped what it had to.
+    #[inline]
+    pub(crate) fn head(&mut self, now: Time) -> Option<&Entry<T>> {
+        if let Management::CoDel(control) = &mut self.management
+            && control.dequeue(now, &mut self.line)
+        {
+            self.marked += self.line.mark_front();
+        }
+        self.line.front()
+    }
+
+    /// Takes the first `count` segments of the first entry, of which there must be as many, at `now`.
+    #[inline]
+    pub(crate) fn take(&mut self, count: u32, now: Time) -> Option<Entry<T>> {
+        let taken = self.line.take(count);
+        if let Management::Red(detector) = &mut self.management
+            && self.line.is_empty()
+        {
+            detector.empty_at(now);
+        }
+        taken
     }
 
     /// Counted anew from what is here, so that conservation is a check and not a tautology.
     pub(crate) fn tally(&self) -> Tally {
-        self.entries
-            .iter()
-            .fold(Tally::default(), |sum, entry| sum + entry.tally())
+        self.line.tally()
     }
 
     /// What waits, without a recount.
     pub(crate) const fn bytes(&self) -> Bytes {
-        self.bytes
+        self.line.bytes()
     }
 
     pub(crate) const fn peak(&self) -> Bytes {
-        self.peak
+        self.line.peak()
     }
 
-    /// `straight` segments at the front go on at once and never count as waiting for the peak.
-    fn push(&mut self, entry: Entry<T>, straight: u32) {
-        let start = entry.range.start;
-        let passing = entry.segments.bytes(&(start..start + straight));
-        self.bytes += entry.bytes();
-        self.peak = self.peak.max(self.bytes.saturating_sub(passing));
-        self.entries.push_back(entry);
+    /// What found no room.
+    pub(crate) const fn full(&self) -> Tally {
+        self.full
+    }
+
+    /// What management dropped.
+    pub(crate) const fn managed(&self) -> Tally {
+        self.line.dropped()
+    }
+
+    /// What management marked.
+    pub(crate) const fn marked(&self) -> Tally {
+        self.marked
+    }
+
+    /// The first `straight` segments need no room.
+    fn admit_fitting(&mut self, entry: Entry<T>, straight: u32) {
+        let Entry {
+            segments, range, ..
+        } = &entry;
+        let (start, end) = (range.start, range.end);
+        let mut room = self.room();
+        let mut admitted = start + straight.min(end - start);
+        while admitted < end && room.hold(segments.size(admitted)) {
+            admitted += 1;
+        }
+        if admitted == end {
+            self.line.push(entry, straight);
+            return;
+        }
+        // The last segment may be short enough for the room that a full one did not fit in.
+        let last = end - 1;
+        let short_last = admitted < last && room.hold(segments.size(last));
+        let dropped = admitted..if short_last { last } else { end };
+        self.full += Tally::new(
+            u64::from(dropped.end - dropped.start),
+            segments.bytes(&dropped),
+        );
+        if admitted > start {
+            self.line.push(entry.part(start..admitted), straight);
+        }
+        if short_last {
+            self.line.push(entry.part(last..end), 0);
+        }
+    }
+
+    /// One segment after the other, as each finds its own average.
+    fn admit_judged(&mut self, entry: Entry<T>, mut straight: bool) {
+        for position in entry.range.clone() {
+            let Management::Red(detector) = &mut self.management else {
+                return;
+            };
+            let size = entry.segments.size(position);
+            let n = entry.item_index + u64::from(position);
+            let takes_marks = entry.segments.ecn().is_capable();
+            let length = self.line.length();
+            let mut segment = entry.part(position..position + 1);
+            match detector.judge(entry.arrived_at, length, n, size, takes_marks) {
+                Verdict::Pass => {}
+                Verdict::Mark => {
+                    segment.marked = true;
+                    self.marked += segment.tally();
+                }
+                Verdict::Drop => {
+                    self.line.note_dropped(segment.tally());
+                    continue;
+                }
+            }
+            if straight || self.room().hold(size) {
+                self.line.extend(segment, straight);
+            } else {
+                self.full += segment.tally();
+            }
+            straight = false;
+        }
+    }
+
+    fn room(&self) -> Room {
+        let length = self.line.length();
+        match self.limit {
+            QueueLimit::Bytes(limit) => Room::Bytes(limit.saturating_sub(length.bytes).get()),
+            QueueLimit::Packets(limit) => Room::Packets(limit.saturating_sub(length.packets)),
+        }
     }
 }
 
-// === impl Entry ===
+/// What is left of a limit.
+enum Room {
+    Bytes(u64),
+    Packets(u64),
+}
 
-impl<T> Entry<T> {
-    pub(crate) fn bytes(&self) -> Bytes {
-        self.segments.bytes(&self.range)
-    }
-
-    pub(crate) fn tally(&self) -> Tally {
-        Tally::new(u64::from(self.range.end - self.range.start), self.bytes())
-    }
-
-    /// Index of the first segment meant, among all packets of the direction.
-    pub(crate) const fn first_index(&self) -> u64 {
-        self.item_index + self.range.start as u64
+impl Room {
+    /// Takes the room of a packet, if there is as much.
+    fn hold(&mut self, ip_bytes: u32) -> bool {
+        let (room, needed) = match self {
+            Self::Bytes(room) => (room, u64::from(ip_bytes)),
+            Self::Packets(room) => (room, 1),
+        };
+        let left = room.checked_sub(needed);
+        *room = left.unwrap_or(*room);
+        left.is_some()
     }
 }

@@ -1,8 +1,20 @@
+mod problems;
+
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use units::{Bytes, LossRate, Rate};
+
+use crate::fate::LossSpec;
+use crate::jitter::Jitter;
+use crate::policer::Policer;
+use crate::queue::{Discipline, QueueLimit};
+use crate::schedule::{Change, Outage};
+use crate::shaper::Trace;
+
+pub use problems::{InvalidPath, SpecError};
 
 /// The way a packet goes.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -15,75 +27,93 @@ pub enum Direction {
 
 /// A path between two ends: one direction each way, and the seed of everything random on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct PathSpec {
     /// From near to far.
     pub forward: DirectionSpec,
     /// From far to near.
     pub backward: DirectionSpec,
-    /// Decides which packets a [`LossSpec::Bernoulli`] loses; the two directions draw independently.
+    /// Decides everything that is drawn; the two directions draw independently.
     pub seed: u64,
 }
 
-/// What one direction does to packets.
+/// What one direction does to packets, stage by stage in the order in which they meet them. The default
+/// does nothing to them at all.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(rename_all = "kebab-case", deny_unknown_fields)
+)]
 pub struct DirectionSpec {
-    /// The bottleneck's rate in IP bytes; `None` serialises in no time, so nothing ever queues.
+    /// Drops what comes faster than it allows.
+    pub policer: Option<Policer>,
+    /// What may wait for the bottleneck. Means nothing without one.
+    pub queue: QueueLimit,
+    /// How the queue is managed.
+    pub discipline: Discipline,
+    /// The bottleneck's rate in IP bytes; without it, without a trace and without a schedule that needs
+    /// one there is no bottleneck and nothing ever waits.
     pub rate: Option<Rate>,
-    /// IP bytes that may wait for the bottleneck; what does not fit is dropped at the tail. The packet
-    /// under serialisation has left the queue.
-    pub queue: Bytes,
+    /// The bottleneck's rate by the millisecond, instead of `rate`.
+    pub trace: Option<Trace>,
     /// Propagation delay after serialisation.
     pub one_way_delay: Duration,
+    /// Delay that differs from packet to packet.
+    pub jitter: Option<Jitter>,
+    /// Whether jitter, and a schedule that shortens the delay, let packets overtake each other.
+    pub order: Order,
+    /// Packets taken out of their order.
+    pub reorder: Option<Reorder>,
+    /// Packets that arrive twice.
+    pub duplicate: LossRate,
+    /// Packets that are damaged on the way.
+    pub corrupt: LossRate,
     /// Packets lost behind the bottleneck.
     pub loss: LossSpec,
+    /// What changes over time.
+    pub schedule: Vec<Change>,
 }
 
-/// Which packets of a direction are lost, by their index (from 0) among the packets offered to it.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub enum LossSpec {
-    /// None.
+/// Whether packets arrive in the order in which they left the bottleneck.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Order {
+    /// A packet waits for the one before it, as a link layer that delivers in order makes it.
     #[default]
-    None,
-    /// Each independently with this probability, decided by the path's seed.
-    Bernoulli(LossRate),
-    /// Exactly these indices, ascending.
-    Listed(Vec<u64>),
+    Kept,
+    /// A packet arrives when its own delay is over.
+    Free,
 }
 
-/// Longest one-way delay: an hour. Mars at its farthest is 22 minutes away.
+/// Some packets are taken out of their order, whatever [`Order`] says of the others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct Reorder {
+    /// How many.
+    pub share: LossRate,
+    /// Where to.
+    pub shift: Shift,
+}
+
+/// How a reordered packet moves against the others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Shift {
+    /// It takes longer by this, so that those behind it overtake it.
+    Late(Duration),
+    /// It takes less time by this, down to none, so that it overtakes those before it.
+    Early(Duration),
+}
+
+/// Longest delay: an hour. Mars at its farthest is 22 minutes away.
 const MAX_DELAY: Duration = Duration::from_hours(1);
 /// Smallest queue in front of a bottleneck: one full Ethernet-sized packet.
 const MIN_QUEUE: Bytes = Bytes::new(1500);
-
-/// A path's settings contradict each other or the model.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub struct InvalidPath {
-    /// Everything found, with the direction it was found in.
-    pub errors: Vec<(Direction, SpecError)>,
-}
-
-/// One thing wrong with one direction.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum SpecError {
-    /// Nothing would ever arrive.
-    #[error("the rate is zero; leave it out for a path without a bottleneck")]
-    ZeroRate,
-    /// Any two packets in a row would lose one.
-    #[error("the queue of {queue} holds no full packet; give it at least {MIN_QUEUE}")]
-    QueueBelowOnePacket {
-        /// As asked.
-        queue: Bytes,
-    },
-    /// A typing error, most likely.
-    #[error("the one-way delay is longer than an hour")]
-    DelayTooLong,
-    /// The list cannot be searched.
-    #[error("the list of lost packets is not ascending at its position {position}")]
-    LossListNotAscending {
-        /// Position in the list, from 0.
-        position: usize,
-    },
-}
 
 // === impl Direction ===
 
@@ -118,16 +148,17 @@ impl PathSpec {
     pub fn symmetric(
         rtt: Duration,
         rate: Option<Rate>,
-        queue: Bytes,
+        queue: impl Into<QueueLimit>,
         loss: LossSpec,
         seed: u64,
     ) -> Self {
         let one_way_delay = rtt / 2;
         let forward = DirectionSpec {
             rate,
-            queue,
+            queue: queue.into(),
             one_way_delay,
             loss,
+            ..DirectionSpec::default()
         };
         // An odd nanosecond goes back, so that the two always sum to the RTT asked for.
         let backward = DirectionSpec {
@@ -141,6 +172,14 @@ impl PathSpec {
         }
     }
 
+    /// Between which bounds the round-trip time of an infinitely small packet may be at any moment of the
+    /// schedule, its jitter at most twice the mean in each direction.
+    #[must_use]
+    pub fn rtt_range(&self) -> RangeInclusive<Duration> {
+        let (forward, backward) = (self.forward.delay_range(), self.backward.delay_range());
+        *forward.start() + *backward.start()..=*forward.end() + *backward.end()
+    }
+
     /// The settings of one direction.
     #[must_use]
     pub const fn direction(&self, direction: Direction) -> &DirectionSpec {
@@ -150,7 +189,8 @@ impl PathSpec {
         }
     }
 
-    /// The round-trip time of an infinitely small packet.
+    /// The round-trip time of an infinitely small packet: without jitter, and as it is before the
+    /// schedule changes it.
     #[must_use]
     pub fn rtt(&self) -> Duration {
         self.forward.one_way_delay + self.backward.one_way_delay
@@ -161,7 +201,7 @@ impl PathSpec {
         let errors: Vec<_> = Direction::BOTH
             .into_iter()
             .flat_map(|direction| {
-                let found = self.direction(direction).errors();
+                let found = problems::of(self.direction(direction));
                 found.into_iter().map(move |error| (direction, error))
             })
             .collect();
@@ -176,40 +216,91 @@ impl PathSpec {
 // === impl DirectionSpec ===
 
 impl DirectionSpec {
-    fn errors(&self) -> Vec<SpecError> {
-        let mut errors = Vec::new();
-        if let Some(rate) = self.rate {
-            if rate.bits_per_s() == 0 {
-                errors.push(SpecError::ZeroRate);
-            }
-            if self.queue < MIN_QUEUE {
-                errors.push(SpecError::QueueBelowOnePacket { queue: self.queue });
-            }
+    /// Whether packets may ever have to wait: there is a rate, or a schedule that needs a queue.
+    #[must_use]
+    pub fn has_bottleneck(&self) -> bool {
+        let needs_one =
+            |change: &Change| change.rate.is_some() || change.outage == Some(Outage::Hold);
+        self.rate.is_some() || self.trace.is_some() || self.schedule.iter().any(needs_one)
+    }
+
+    /// The rate at which the bottleneck serialises: as set, or the trace's mean.
+    #[must_use]
+    pub fn line_rate(&self) -> Option<Rate> {
+        self.rate
+            .or_else(|| self.trace.as_ref().map(Trace::mean_rate))
+    }
+
+    /// The rate that a long transfer cannot exceed: the smaller one of the bottleneck's and the policer's.
+    /// A trace counts with its mean, a schedule with the highest rate that it ever sets.
+    #[must_use]
+    pub fn bottleneck_rate(&self) -> Option<Rate> {
+        let scheduled = self.schedule.iter().filter_map(|change| change.rate).max();
+        let line = self
+            .line_rate()
+            .map(|rate| scheduled.map_or(rate, |other| rate.max(other)));
+        let policed = self.policer.map(|policer| policer.rate);
+        match (line, policed) {
+            (Some(line), Some(policed)) => Some(line.min(policed)),
+            (one, other) => one.or(other),
         }
-        if self.one_way_delay > MAX_DELAY {
-            errors.push(SpecError::DelayTooLong);
+    }
+
+    /// The rate at which packets come out that come in faster, where that is one rate at any moment.
+    #[must_use]
+    pub fn steady_rate(&self) -> Option<Rate> {
+        let policed = self
+            .policer
+            .is_some_and(|policer| self.rate.is_none_or(|rate| policer.rate < rate));
+        let varies = |change: &Change| change.rate.is_some() || change.outage.is_some();
+        self.rate
+            .filter(|_| !policed && !self.schedule.iter().any(varies))
+    }
+
+    fn delay_range(&self) -> RangeInclusive<Duration> {
+        let scheduled = self
+            .schedule
+            .iter()
+            .filter_map(|change| change.one_way_delay);
+        let (mut least, mut most) = (self.one_way_delay, self.one_way_delay);
+        for delay in scheduled {
+            least = least.min(delay);
+            most = most.max(delay);
         }
-        if let LossSpec::Listed(list) = &self.loss
-            && let Some(position) = list.windows(2).position(|pair| pair[0] >= pair[1])
-        {
-            errors.push(SpecError::LossListNotAscending {
-                position: position + 1,
-            });
-        }
-        errors
+        let jitter = self
+            .jitter
+            .map_or(Duration::ZERO, |jitter| jitter.mean() * 2);
+        least..=most + jitter
+    }
+
+    /// Whether a packet that the queue has room for may still not arrive, or not intact.
+    #[must_use]
+    pub fn is_lossy(&self) -> bool {
+        let breaks = |change: &Change| change.loss.is_some() || change.outage.is_some();
+        self.policer.is_some()
+            || self.discipline != Discipline::DropTail
+            || self.corrupt != LossRate::ZERO
+            || self.loss != LossSpec::None
+            || self.schedule.iter().any(breaks)
     }
 }
 
-// === impl InvalidPath ===
-
-impl fmt::Display for InvalidPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, (direction, error)) in self.errors.iter().enumerate() {
-            if position > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{direction}: {error}")?;
+impl Default for DirectionSpec {
+    fn default() -> Self {
+        Self {
+            policer: None,
+            queue: QueueLimit::Bytes(Bytes::ZERO),
+            discipline: Discipline::DropTail,
+            rate: None,
+            trace: None,
+            one_way_delay: Duration::ZERO,
+            jitter: None,
+            order: Order::Kept,
+            reorder: None,
+            duplicate: LossRate::ZERO,
+            corrupt: LossRate::ZERO,
+            loss: LossSpec::None,
+            schedule: Vec::new(),
         }
-        Ok(())
     }
 }

@@ -1,3 +1,11 @@
+mod any_spec;
+mod loss;
+mod policer;
+mod queue;
+mod schedule;
+mod shaper;
+mod wire;
+
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
@@ -16,6 +24,8 @@ struct Arrival {
     index: u64,
     bytes: u64,
     due_at: Time,
+    marked: bool,
+    corrupted: bool,
 }
 
 /// What a driver does: offers at given moments, forward only.
@@ -49,14 +59,20 @@ fn collect(path: &mut Path<Segments>, now: Time, arrivals: &mut Vec<Arrival>) {
             first_index,
             due_at,
             direction,
+            marked,
+            corruption,
         } = delivery;
         assert_eq!(direction, Direction::Forward);
         assert!(due_at <= now);
+        assert!(arrivals.last().is_none_or(|last| last.due_at <= due_at));
+        assert!(corruption.is_none() || segments.len() == 1);
         for (position, index) in segments.zip(first_index..) {
             arrivals.push(Arrival {
                 index,
                 bytes: payload.size(position).into(),
                 due_at,
+                marked,
+                corrupted: corruption.is_some(),
             });
         }
     }
@@ -266,15 +282,13 @@ fn validation_names_every_error_of_both_directions() {
     let broken = PathSpec {
         forward: DirectionSpec {
             rate: Some(Rate::bit_per_s(0)),
-            queue: Bytes::new(100),
-            one_way_delay: Duration::ZERO,
-            loss: LossSpec::None,
+            queue: Bytes::new(100).into(),
+            ..DirectionSpec::default()
         },
         backward: DirectionSpec {
-            rate: None,
-            queue: Bytes::ZERO,
             one_way_delay: Duration::from_secs(4000),
             loss: LossSpec::Listed([1, 3, 3].into()),
+            ..DirectionSpec::default()
         },
         seed: 0,
     };
@@ -284,7 +298,7 @@ fn validation_names_every_error_of_both_directions() {
         (
             Direction::Forward,
             SpecError::QueueBelowOnePacket {
-                queue: Bytes::new(100),
+                queue: Bytes::new(100).into(),
             },
         ),
         (Direction::Backward, SpecError::DelayTooLong),

@@ -2,8 +2,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use link::{Direction, InvalidPath, Item, Path, PathCounters, PathSpec, Segments};
-use tcp::{Config, Connection, Event, Output, Segment};
+use link::{Direction, Ecn, InvalidPath, Item, Path, PathCounters, PathSpec, Segments};
+use tcp::{Config, Connection, EcnCodepoint, Event, Output, Segment};
 use units::{Rate, SeqNum, Time};
 
 use crate::account::Account;
@@ -133,7 +133,8 @@ impl World {
 
     /// Adds a path.
     pub fn add_path(&mut self, spec: &PathSpec) -> Result<PathId, InvalidPath> {
-        let rate = spec.forward.rate.unwrap_or(Rate::bit_per_s(u64::MAX));
+        let rate = spec.forward.bottleneck_rate();
+        let rate = rate.unwrap_or(Rate::bit_per_s(u64::MAX));
         let product = rate
             .checked_mul(spec.rtt())
             .map_or(u64::MAX, units::Bytes::get);
@@ -275,7 +276,14 @@ impl World {
         let now = self.now;
         while let Some(delivery) = self.paths[path].path.poll(now) {
             self.delivered += 1;
-            let Packet { to, segment } = delivery.payload;
+            let Packet { to, mut segment } = delivery.payload;
+            if delivery.corruption.is_some() {
+                // Its receiver's checksum tells, and nobody else.
+                continue;
+            }
+            if delivery.marked {
+                segment.ecn = EcnCodepoint::Ce;
+            }
             let end = &mut self.ends[to];
             if let Some(connection) = &mut end.connection {
                 connection.handle_segment(now, &segment);
@@ -332,7 +340,8 @@ impl World {
                         segment,
                     };
                     let item = Item {
-                        segments: Segments::single(segment.ipv4_len()),
+                        segments: Segments::single(segment.ipv4_len())
+                            .with_ecn(Ecn::from_bits(segment.ecn.bits())),
                         payload: packet,
                     };
                     self.paths[end.path].path.offer(now, end.direction, item);

@@ -34,7 +34,6 @@
 //! it samples comes to a halt when the pipe is full.
 
 mod command;
-mod config;
 mod driver;
 mod lateness;
 mod meter;
@@ -67,7 +66,6 @@ pub use report::{
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Setup {
     /// The path to play.
-    #[serde(with = "config::PathSpecFields")]
     pub path: PathSpec,
     /// Descriptor of the near end's TUN device.
     near: i32,
@@ -249,4 +247,66 @@ fn read_setup(input: impl Read) -> Result<Setup, EmulatorError> {
         }
     }
     serde_json::from_slice(&line).map_err(|error| read(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use link::{
+        Change, CoDel, Discipline, Distribution, GilbertElliott, Jitter, LossSpec, Outage, Policer,
+        Reorder, Shift, Trace,
+    };
+    use units::{Bytes, LossRate, Rate};
+
+    use super::*;
+
+    #[test]
+    fn a_path_survives_its_journey_to_the_worker() {
+        let share = |billionths| LossRate::per_billion(billionths).unwrap();
+        let rate = Some(Rate::mbit_per_s(100));
+        let rtt = Duration::from_micros(200_400);
+        let loss = LossSpec::Bernoulli(share(5_000_000));
+        let mut path = PathSpec::symmetric(rtt, rate, Bytes::kib(256), loss, u64::MAX);
+        path.forward.policer = Some(Policer {
+            rate: Rate::mbit_per_s(50),
+            burst: Bytes::kib(128),
+        });
+        path.forward.discipline = Discipline::CoDel(CoDel::default());
+        path.forward.jitter = Some(Jitter {
+            distribution: Distribution::Pareto {
+                mean: Duration::from_millis(2),
+            },
+            correlation: share(250_000_000),
+        });
+        path.forward.reorder = Some(Reorder {
+            share: share(1_000_000),
+            shift: Shift::Late(Duration::from_millis(5)),
+        });
+        path.forward.schedule = vec![Change {
+            at: Duration::from_secs(5),
+            lasts: Some(Duration::from_millis(300)),
+            every: Some(Duration::from_secs(15)),
+            outage: Some(Outage::Hold),
+            loss: GilbertElliott::from_means(share(10_000_000), 5).map(LossSpec::GilbertElliott),
+            ..Change::default()
+        }];
+        path.backward.loss = LossSpec::Listed(vec![0, 7]);
+        path.backward.rate = None;
+        path.backward.trace = Some(Trace::parse("0\n3\n3\n10\n").unwrap());
+        let setup = Setup {
+            path,
+            near: 5,
+            far: 6,
+        };
+        let text = serde_json::to_string(&setup).unwrap();
+        let read: Setup = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.path, setup.path);
+        assert_eq!((read.near, read.far), (5, 6));
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_played_is_refused() {
+        let trace = serde_json::from_str::<Trace>("[[3,1],[2,1]]");
+        assert!(trace.unwrap_err().to_string().contains("earlier"));
+        assert!(serde_json::from_str::<Trace>("[[3,0]]").is_err());
+    }
 }

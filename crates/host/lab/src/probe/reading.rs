@@ -1,7 +1,8 @@
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use link::{Direction, LossSpec, PathSpec};
+use link::{Direction, PathSpec};
 use units::{Rate, format_span};
 
 /// Share by which a round-trip time may be off: 2 %.
@@ -16,6 +17,8 @@ const RTT_GRAIN: Duration = Duration::from_micros(200);
 pub struct PathReading {
     /// As asked.
     pub rtt_asked: Duration,
+    /// What jitter and the schedule may make of it.
+    rtt_range: RangeInclusive<Duration>,
     /// Each echo's round trip, less the serialisation of the echo at the asked rate; in order of arrival.
     pub rtt_samples: Vec<Duration>,
     /// From near to far.
@@ -47,7 +50,8 @@ pub struct DirectionReading {
 pub enum Unmeasured {
     /// Only the round trip was asked for.
     NotTried,
-    /// The path is asked to have no bottleneck.
+    /// The path is asked to have no bottleneck, or none whose rate holds at any moment: a trace, a
+    /// policer below the rate, a schedule.
     NoRateAsked,
     /// The sender did not keep the bottleneck busy: the machine is too slow, or was too busy.
     SenderTooSlow,
@@ -62,15 +66,16 @@ impl PathReading {
         let direction = |direction| {
             let spec = path.direction(direction);
             DirectionReading {
-                rate_asked: spec.rate,
+                rate_asked: spec.steady_rate(),
                 rate: Err(Unmeasured::NotTried),
                 sent: 0,
                 lost: Vec::new(),
-                lossy: spec.loss != LossSpec::None,
+                lossy: spec.is_lossy(),
             }
         };
         Self {
             rtt_asked: path.rtt(),
+            rtt_range: path.rtt_range(),
             rtt_samples: Vec::new(),
             forward: direction(Direction::Forward),
             backward: direction(Direction::Backward),
@@ -134,7 +139,13 @@ impl PathReading {
             ));
         };
         let allowed = self.rtt_asked.mul_f64(RTT_TOLERANCE).max(RTT_GRAIN);
-        (rtt.abs_diff(self.rtt_asked) > allowed).then(|| {
+        let (least, most) = (*self.rtt_range.start(), *self.rtt_range.end());
+        let asked = if least == most {
+            asked
+        } else {
+            format!("{} to {}", format_span(least), format_span(most))
+        };
+        (rtt < least.saturating_sub(allowed) || rtt > most + allowed).then(|| {
             format!(
                 "the RTT is {}, not {asked} within {}",
                 format_span(rtt),
@@ -185,7 +196,7 @@ impl fmt::Display for Unmeasured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotTried => "only the round-trip time was asked for",
-            Self::NoRateAsked => "the path is asked to have no bottleneck",
+            Self::NoRateAsked => "the path is asked to have no rate that holds at any moment",
             Self::SenderTooSlow => "this machine could not send as fast as the path is asked to be",
             Self::TooFewArrived => "too few packets of the train arrived",
         })
@@ -194,6 +205,7 @@ impl fmt::Display for Unmeasured {
 
 #[cfg(test)]
 mod tests {
+    use link::LossSpec;
     use units::Bytes;
 
     use super::*;

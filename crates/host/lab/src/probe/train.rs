@@ -112,10 +112,10 @@ impl Train {
         spec: &DirectionSpec,
         headers: usize,
     ) -> Result<Self, Unmeasured> {
-        let rate = spec.rate.ok_or(Unmeasured::NoRateAsked)?;
+        let rate = spec.steady_rate().ok_or(Unmeasured::NoRateAsked)?;
         let bytes = rate.checked_mul(SPAN).unwrap_or_default().get();
         let count = (bytes / IP_BYTES).max(FEWEST);
-        let queue = spec.queue.get() / IP_BYTES;
+        let queue = spec.queue.in_bytes(Bytes::new(IP_BYTES)).get() / IP_BYTES;
         // The queue never holds more than the burst plus what the pace exceeds the rate by: half of it
         // and a quarter of it. Even the tightest pace exceeds the rate by more than the tolerance, so
         // that a bottleneck which is missing or too fast does not look right.
@@ -289,9 +289,8 @@ mod tests {
         for queue in [3_000, 100_000, 1 << 20, 100 << 20] {
             let spec = DirectionSpec {
                 rate: Some(Rate::mbit_per_s(100)),
-                queue: Bytes::new(queue),
-                one_way_delay: Duration::ZERO,
-                loss: link::LossSpec::None,
+                queue: Bytes::new(queue).into(),
+                ..DirectionSpec::default()
             };
             let train = Train::plan(Direction::Forward, &spec, 28).unwrap();
             // When everything but the burst went out at the pace, the bottleneck has done its share.
@@ -305,9 +304,8 @@ mod tests {
     fn a_sender_that_lets_the_bottleneck_wait_knows_it() {
         let spec = DirectionSpec {
             rate: Some(Rate::mbit_per_s(120)),
-            queue: Bytes::new(1_000_000),
-            one_way_delay: Duration::ZERO,
-            loss: link::LossSpec::None,
+            queue: Bytes::new(1_000_000).into(),
+            ..DirectionSpec::default()
         };
         // A packet takes 100 us. One that comes 400 us late in 100 ms is none too many, 600 us are.
         for (late_us, starved) in [(400, false), (600, true)] {

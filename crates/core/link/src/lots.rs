@@ -1,0 +1,166 @@
+use core::time::Duration;
+
+use units::{Bytes, LossRate};
+
+use crate::chance::{Dice, Draw};
+use crate::fate::{LossSpec, Losses};
+use crate::jitter::JitterDraws;
+use crate::queue::Entry;
+use crate::schedule::{Schedule, Settings};
+use crate::spec::{Direction, DirectionSpec};
+
+/// What chance holds for a packet behind the bottleneck.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Lot {
+    /// Delay beyond the propagation delay.
+    pub(crate) jitter: Duration,
+    /// Taken out of its order.
+    pub(crate) reordered: bool,
+    /// The packet itself.
+    pub(crate) original: Outcome,
+    /// Its copy, where it gets one.
+    pub(crate) copy: Option<Outcome>,
+}
+
+/// How a packet ends.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Outcome {
+    pub(crate) lost: bool,
+    /// Says which of its bits is damaged.
+    pub(crate) corruption: Option<u64>,
+}
+
+/// The stages behind the bottleneck that draw, in the order in which a packet meets them. Each draw is a
+/// function of seed, direction and packet number alone.
+#[derive(Debug)]
+pub(crate) struct Lots {
+    jitter: Option<JitterDraws>,
+    reorder: Share,
+    duplicate: Share,
+    corrupt: Share,
+    corrupt_copy: Share,
+    losses: Losses,
+    own_loss: LossSpec,
+    /// The change whose loss holds.
+    loss_of: Option<usize>,
+    /// Whether anything but loss is drawn.
+    only_loss: bool,
+    /// The last packet looked at: the one that ends a burst is asked for again as the first of the next.
+    known: Option<(u64, Lot)>,
+}
+
+/// Some of all packets.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    dice: Dice,
+    share: LossRate,
+}
+
+// === impl Lots ===
+
+impl Lots {
+    pub(crate) fn new(spec: &DirectionSpec, seed: u64, direction: Direction) -> Self {
+        let share = |draw, share| Share {
+            dice: Dice::new(seed, direction, draw),
+            share,
+        };
+        let reorder = spec.reorder.map_or(LossRate::ZERO, |reorder| reorder.share);
+        Self {
+            jitter: spec
+                .jitter
+                .map(|jitter| JitterDraws::new(jitter, seed, direction)),
+            reorder: share(Draw::Reorder, reorder),
+            duplicate: share(Draw::Duplicate, spec.duplicate),
+            corrupt: share(Draw::Corrupt, spec.corrupt),
+            corrupt_copy: share(Draw::CopyCorrupt, spec.corrupt),
+            losses: Losses::new(seed, direction),
+            own_loss: spec.loss.clone(),
+            loss_of: None,
+            only_loss: spec.jitter.is_none()
+                && [reorder, spec.duplicate, spec.corrupt] == [LossRate::ZERO; 3],
+            known: None,
+        }
+    }
+
+    /// How many of the entry's first segments leave together: within `limit` bytes but at least one, and
+    /// all with the same lot.
+    pub(crate) fn next<T>(
+        &mut self,
+        entry: &Entry<T>,
+        limit: Bytes,
+        schedule: &Schedule,
+        settings: Settings,
+    ) -> (u32, Lot) {
+        if settings.loss != self.loss_of {
+            self.loss_of = settings.loss;
+            self.losses.change_spec();
+            self.known = None;
+        }
+        let loss = schedule.loss(settings);
+        let start = entry.range.start;
+        let lot = self.lot(entry.first_index(), loss);
+        let mut end = start + 1;
+        // A damaged packet's lot is its own.
+        while end < entry.range.end
+            && entry.segments.bytes(&(start..end + 1)) <= limit
+            && lot.original.corruption.is_none()
+            && self.lot(entry.item_index + u64::from(end), loss) == lot
+        {
+            end += 1;
+        }
+        (end - start, lot)
+    }
+
+    #[inline]
+    fn lot(&mut self, n: u64, scheduled_loss: Option<&LossSpec>) -> Lot {
+        let Self {
+            losses, own_loss, ..
+        } = self;
+        let loss = scheduled_loss.unwrap_or(own_loss);
+        if self.only_loss {
+            let lost = *loss != LossSpec::None && losses.is_lost(loss, n);
+            return Lot {
+                original: Outcome {
+                    lost,
+                    corruption: None,
+                },
+                ..Lot::default()
+            };
+        }
+        if let Some((known, lot)) = self.known
+            && known == n
+        {
+            return lot;
+        }
+        let lot = Lot {
+            jitter: self
+                .jitter
+                .as_mut()
+                .map_or(Duration::ZERO, |jitter| jitter.delay(n)),
+            reordered: self.reorder.has(n),
+            original: Outcome {
+                lost: losses.is_lost(loss, n),
+                corruption: self.corrupt.number(n),
+            },
+            copy: self.duplicate.has(n).then(|| Outcome {
+                lost: losses.is_copy_lost(loss, n),
+                corruption: self.corrupt_copy.number(n),
+            }),
+        };
+        self.known = Some((n, lot));
+        lot
+    }
+}
+
+// === impl Share ===
+
+impl Share {
+    fn has(self, n: u64) -> bool {
+        self.share != LossRate::ZERO && self.dice.hits(n, self.share)
+    }
+
+    /// A number for those that belong to it; its low bits have not decided whether they do.
+    fn number(self, n: u64) -> Option<u64> {
+        self.has(n).then(|| self.dice.bits(n).reverse_bits())
+    }
+}

@@ -1,0 +1,170 @@
+use super::*;
+use crate::{Change, Outage};
+
+fn changed(change: Change) -> PathSpec {
+    let mut path = spec(
+        Some(Rate::mbit_per_s(12)),
+        Bytes::mib(1),
+        Duration::from_millis(10),
+        LossSpec::None,
+    );
+    path.forward.schedule = [change].into();
+    path
+}
+
+fn due_us(path: &PathSpec, offers: &Offers) -> Vec<u64> {
+    let (arrivals, _) = run(path, Duration::ZERO, offers);
+    arrivals
+        .iter()
+        .map(|arrival| arrival.due_at.as_nanos() / 1_000)
+        .collect()
+}
+
+#[test]
+fn a_rate_changes_in_the_middle_of_a_packet() {
+    // A packet takes 1 ms; from 2.5 ms on it takes 3 ms: half a packet is left, which takes 1.5 ms.
+    let slower = Change {
+        at: Duration::from_micros(2_500),
+        rate: Some(Rate::mbit_per_s(4)),
+        ..Change::default()
+    };
+    assert_eq!(
+        due_us(&changed(slower), &packets(4, 1500)),
+        [11_000, 12_000, 14_000, 17_000]
+    );
+}
+
+#[test]
+fn a_change_that_ends_uncovers_what_was_before() {
+    let slower = Change {
+        at: Duration::from_millis(1),
+        lasts: Some(Duration::from_millis(3)),
+        rate: Some(Rate::mbit_per_s(4)),
+        ..Change::default()
+    };
+    assert_eq!(
+        due_us(&changed(slower), &packets(4, 1500)),
+        [11_000, 14_000, 15_000, 16_000]
+    );
+}
+
+#[test]
+fn an_outage_that_holds_stops_the_bottleneck_and_loses_nothing() {
+    let outage = Change {
+        at: Duration::from_micros(1_500),
+        lasts: Some(Duration::from_millis(20)),
+        outage: Some(Outage::Hold),
+        ..Change::default()
+    };
+    // The second packet stops half way and goes on at 21.5 ms.
+    assert_eq!(
+        due_us(&changed(outage.clone()), &packets(3, 1500)),
+        [11_000, 32_000, 33_000]
+    );
+    // What comes during the outage waits for its end, also where nothing was in line.
+    let late = [(Time::from_millis(5), Segments::single(1500))].into();
+    assert_eq!(due_us(&changed(outage.clone()), &late), [32_500]);
+    let mut without_rate = changed(outage);
+    without_rate.forward.rate = None;
+    assert_eq!(due_us(&without_rate, &late), [31_500]);
+}
+
+#[test]
+fn an_outage_that_drops_takes_what_leaves_meanwhile() {
+    let outage = Change {
+        at: Duration::from_micros(1_500),
+        lasts: Some(Duration::from_millis(2)),
+        outage: Some(Outage::Drop),
+        ..Change::default()
+    };
+    // Those whose serialisation starts at 2 and 3 ms; the one that started at 1 ms is through.
+    let (arrivals, path) = run(&changed(outage), Duration::ZERO, &packets(5, 1500));
+    let survivors: Vec<_> = arrivals.iter().map(|arrival| arrival.index).collect();
+    assert_eq!(survivors, [0, 1, 4]);
+    assert_eq!(path.counters().forward.outage.packets, 2);
+}
+
+#[test]
+fn a_handover_to_a_shorter_way_keeps_the_order_unless_asked_not_to() {
+    let shorter = Change {
+        at: Duration::from_millis(2),
+        one_way_delay: Some(Duration::from_millis(1)),
+        ..Change::default()
+    };
+    let mut path = changed(shorter);
+    let offers = packets(3, 1500);
+    assert_eq!(due_us(&path, &offers), [11_000, 12_000, 12_000]);
+    path.forward.order = crate::Order::Free;
+    assert_eq!(due_us(&path, &offers), [4_000, 11_000, 12_000]);
+}
+
+#[test]
+fn a_change_comes_back() {
+    let lossy = Change {
+        at: Duration::from_millis(10),
+        lasts: Some(Duration::from_millis(2)),
+        every: Some(Duration::from_millis(5)),
+        loss: Some(LossSpec::Every(1)),
+        ..Change::default()
+    };
+    let mut path = changed(lossy);
+    path.forward.rate = None;
+    let offers = (0..30)
+        .map(|ms| (Time::from_millis(ms), Segments::single(100)))
+        .collect();
+    let (arrivals, _) = run(&path, Duration::ZERO, &offers);
+    let lost: Vec<u64> = (0..30)
+        .filter(|&n| arrivals.iter().all(|arrival| arrival.index != n))
+        .collect();
+    assert_eq!(lost, [10, 11, 15, 16, 20, 21, 25, 26]);
+}
+
+#[test]
+fn a_schedule_starts_when_the_driver_says() {
+    let longer = Change {
+        at: Duration::from_millis(5),
+        one_way_delay: Some(Duration::from_millis(50)),
+        ..Change::default()
+    };
+    let mut path = Path::new(&changed(longer), Duration::ZERO).unwrap();
+    path.start_schedule(Time::from_millis(100));
+    let mut arrivals = Vec::new();
+    for ms in [104, 105] {
+        let segments = Segments::single(15);
+        let item = Item {
+            payload: segments,
+            segments,
+        };
+        path.offer(Time::from_millis(ms), Direction::Forward, item);
+    }
+    collect(&mut path, Time::from_millis(300), &mut arrivals);
+    let due: Vec<_> = arrivals
+        .iter()
+        .map(|arrival| arrival.due_at.as_nanos())
+        .collect();
+    assert_eq!(due, [114_010_000, 155_010_000]);
+}
+
+#[test]
+fn an_outage_for_good_ends_the_path_and_not_the_driver() {
+    let outage = Change {
+        at: Duration::from_millis(1),
+        outage: Some(Outage::Hold),
+        ..Change::default()
+    };
+    for traced in [false, true] {
+        let mut spec = changed(outage.clone());
+        if traced {
+            spec.forward.rate = None;
+            spec.forward.trace = Some(crate::Trace::parse("1\n2\n").unwrap());
+        }
+        let (arrivals, path) = run(&spec, Duration::ZERO, &packets(3, 1500));
+        assert!(arrivals.len() <= 1);
+        assert_eq!(path.next_at(), None);
+        let left = path.counters().forward;
+        assert_eq!(
+            left.queued.packets + left.in_flight.packets + left.delivered.packets,
+            3
+        );
+    }
+}
