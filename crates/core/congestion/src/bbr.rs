@@ -28,6 +28,8 @@ pub(crate) struct Bbr {
     aggregation: Aggregation,
     probe_rtt: ProbeRtt,
     recovery: Recovery,
+    /// Segments delivered over the connection's life.
+    delivered: u64,
     /// Data leaves after silence: the silence must not pass for an expired filter.
     restarting: bool,
 }
@@ -79,6 +81,8 @@ struct ProbeRtt {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Recovery {
     under_way: bool,
+    /// It has begun, and no ACK has come since.
+    beginning: bool,
     /// The first round of recovery sends one segment per segment delivered.
     conserving: bool,
 }
@@ -138,6 +142,7 @@ impl Bbr {
             },
             probe_rtt: ProbeRtt::default(),
             recovery: Recovery::default(),
+            delivered: 0,
             restarting: false,
         }
     }
@@ -385,6 +390,14 @@ impl Bbr {
         if ack.lost > 0 {
             cwnd = cwnd.saturating_sub(ack.lost).max(1);
         }
+        if self.recovery.beginning {
+            // The round begins anew: a flow that loses something in each of them would otherwise take
+            // a rate that still grows for the path's (`bbr_set_cwnd_to_recover_or_restore`).
+            self.recovery.beginning = false;
+            self.recovery.conserving = true;
+            self.start_round(self.delivered);
+            cwnd = ack.in_flight.saturating_add(ack.delivered);
+        }
         if self.recovery.conserving {
             // The first round of recovery ends one round trip after it began.
             return cwnd.max(ack.in_flight.saturating_add(ack.delivered));
@@ -415,6 +428,7 @@ impl Controller for Bbr {
 
     fn on_ack(&mut self, ack: &Acknowledgement) {
         self.round.started = false;
+        self.delivered += u64::from(ack.delivered);
         if self.min_rtt.is_none()
             && let Some(rtt) = ack.rtt
         {
@@ -433,13 +447,13 @@ impl Controller for Bbr {
         self.update_cwnd(ack);
     }
 
-    fn on_congestion_event(&mut self, _now: Time, in_flight: u32) {
+    fn on_congestion_event(&mut self, _now: Time, _in_flight: u32) {
         self.save_cwnd();
         self.recovery = Recovery {
             under_way: true,
-            conserving: true,
+            beginning: true,
+            conserving: false,
         };
-        self.cwnd = in_flight.max(1);
     }
 
     /// Version 1 does not listen to marks (Linux: `bbr_main` never looks at them).
@@ -449,7 +463,7 @@ impl Controller for Bbr {
         self.save_cwnd();
         self.recovery = Recovery {
             under_way: true,
-            conserving: false,
+            ..Recovery::default()
         };
         self.full.bandwidth = 0;
         self.round.started = true;

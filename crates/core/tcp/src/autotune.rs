@@ -91,7 +91,18 @@ impl Autotune {
         });
     }
 
-    /// `len` bytes arrived in order; returns whether the offered window grew.
+    /// Data lies beyond a hole, up to `extent` bytes ahead of the first missing byte: the window has to
+    /// hold that beside what a round trip brings, or every loss would stop the sender (Linux
+    /// `tcp_data_queue_ofo` since 6.16).
+    pub(crate) fn on_ahead(&mut self, extent: u64) {
+        if !self.fixed {
+            let wanted = self.per_round_trip.saturating_mul(2).saturating_add(extent);
+            self.limit = self.limit.max(wanted.min(self.max));
+        }
+    }
+
+    /// `len` bytes arrived while `unread` wait to be read, those beyond a hole among them; returns whether
+    /// the offered window grew.
     pub(crate) fn on_data(&mut self, len: u32, mss: u32, unread: u64) -> bool {
         if self.fixed {
             return false;
@@ -108,7 +119,8 @@ impl Autotune {
         true
     }
 
-    /// The application has read up to `read_to`; `unread` bytes wait, `ahead` bytes lie beyond a hole.
+    /// The application has read up to `read_to`; the data beyond a hole reaches `ahead`
+    /// bytes over it.
     pub(crate) fn on_read(&mut self, now: Time, read_to: u64, ahead: u64) {
         let Some(rtt) = self.rtt.filter(|_| !self.fixed) else {
             return;

@@ -36,6 +36,7 @@ pub(crate) struct Receiver {
     /// Largest segment seen.
     mss: u32,
     report_duplicates: bool,
+    sack: bool,
     avoid_crumbs: bool,
 }
 
@@ -70,6 +71,7 @@ impl Receiver {
             shift: scale_for(tuning.max(), scaled),
             tuning,
             mss: 536.min(segment),
+            sack: false,
             report_duplicates: config.duplicate_sack,
             avoid_crumbs: config.silly_window_avoidance,
         }
@@ -82,8 +84,9 @@ impl Receiver {
         self.edge = 1 + self.tuning.initial_window();
     }
 
-    /// The handshake is complete; `scaled` says whether both sides scale.
-    pub(crate) const fn establish(&mut self, now: Time, scaled: bool) {
+    /// The handshake is complete; `scaled` and `sack` say what both sides do.
+    pub(crate) const fn establish(&mut self, now: Time, scaled: bool, sack: bool) {
+        self.sack = sack;
         if !scaled {
             self.shift = 0;
         }
@@ -173,6 +176,12 @@ impl Receiver {
                 self.advance(wanted.end);
             } else {
                 self.keep_ahead(wanted);
+                self.tuning.on_ahead(self.extent());
+                // Without SACK the window stands still, so that the duplicate ACKs are seen as such.
+                let held = self.readable() + self.ahead.bytes();
+                if self.sack && self.tuning.on_data(len, self.mss, held) {
+                    self.acks.window_grew();
+                }
             }
         }
         if let Some(fin) = self.fin
@@ -187,7 +196,8 @@ impl Receiver {
             let waiting = self.next - self.acknowledged;
             self.acks
                 .on_data(now, pushed, waiting, self.mss, window, rto);
-            if self.tuning.on_data(len, self.mss, self.readable()) {
+            let held = self.readable() + self.ahead.bytes();
+            if self.tuning.on_data(len, self.mss, held) {
                 self.acks.window_grew();
             }
             //= https://www.rfc-editor.org/rfc/rfc5681#section-3.2
@@ -216,7 +226,7 @@ impl Receiver {
             return 0;
         }
         self.read_to += count;
-        self.tuning.on_read(now, self.read_to, self.ahead.bytes());
+        self.tuning.on_read(now, self.read_to, self.extent());
         let waiting = self.next - self.acknowledged;
         if self.readable() == 0 {
             self.acks.on_drained(waiting, self.mss);
@@ -283,6 +293,12 @@ impl Receiver {
 
     pub(crate) const fn has_duplicate(&self) -> bool {
         self.duplicate.is_some()
+    }
+
+    /// How far what lies beyond holes reaches over the first missing byte.
+    fn extent(&self) -> u64 {
+        let end = self.ahead.iter().next_back().map_or(0, |last| last.end);
+        end.saturating_sub(self.next)
     }
 
     fn advance(&mut self, to: u64) {

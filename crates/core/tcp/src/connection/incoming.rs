@@ -91,8 +91,11 @@ impl Connection {
     pub(super) fn establish(&mut self, now: Time, segment: &Segment) {
         self.state = State::Established;
         self.handshake.due_at = None;
-        self.receiver
-            .establish(now, self.negotiated.peer_shift.is_some());
+        self.receiver.establish(
+            now,
+            self.negotiated.peer_shift.is_some(),
+            self.negotiated.sack,
+        );
         let mss = self.negotiated.mss.min(self.config.mss);
         let payload = full_segment(mss, self.negotiated.timestamps);
         // The window of a SYN is never scaled; that of the ACK which ends the handshake is.

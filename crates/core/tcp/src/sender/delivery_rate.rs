@@ -18,7 +18,7 @@ pub(super) struct RateState {
 
 impl Sender {
     pub(super) fn stamp(&mut self, now: Time) -> RateStamp {
-        if self.board.in_flight() == 0 {
+        if self.board.outstanding() == 0 {
             // A new flight: the time in which nothing was under way must not count.
             self.rate.flight_started_at = now;
             self.rate.delivered_at = now;

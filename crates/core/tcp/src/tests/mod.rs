@@ -6,3 +6,4 @@ mod pair;
 mod properties;
 mod script;
 mod transfers;
+mod window;
