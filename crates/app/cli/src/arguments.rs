@@ -62,7 +62,8 @@ Examples:
   longhaul explain slow.pcap.gz --json | jq '.findings[0]'
   tcpdump -r slow.pcap | longhaul explain -
   longhaul explain slow.pcap --html slow.html
-  longhaul explain slow.pcap --fail-on critical && deploy")]
+  longhaul explain slow.pcap --fail-on critical && deploy
+  longhaul explain --compare before.pcap after.pcap")]
 pub(crate) struct Explain {
     #[command(subcommand)]
     pub(crate) command: Option<ExplainCommand>,
@@ -82,6 +83,14 @@ pub(crate) struct Explain {
     /// Also write a self-contained HTML report here.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+
+    /// Print Markdown, for a ticket.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
+
+    /// Tell what changed from the first capture to the second, limit by limit.
+    #[arg(long, conflicts_with_all = ["html", "markdown", "series", "emit_scenario", "fail_on"])]
+    pub(crate) compare: bool,
 
     /// Also write a scenario that rebuilds path and transfers, for `simulate` and `lab run`.
     #[arg(long, value_name = "FILE")]
@@ -460,5 +469,7 @@ pub(crate) struct Schema {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum SchemaDocument {
     Explain,
+    /// What `explain --compare` prints.
+    Change,
     Lab,
 }

@@ -240,3 +240,47 @@ fn a_trace_becomes_a_scenario_of_the_same_path_and_sizes() {
         "{cell}"
     );
 }
+
+/// The report's own before and after: five uploads on connections of their own, five on one.
+#[test]
+fn the_reports_two_traces_compare() {
+    let Some(traces) = traces() else {
+        println!("not run: no field data");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        (folder.path().join("unshared.txt"), &traces[2]),
+        (folder.path().join("shared.txt"), &traces[3]),
+    ];
+    let mut compare = longhaul();
+    compare.args(["explain", "--compare", "--json"]);
+    for (file, trace) in &files {
+        std::fs::write(file, trace).unwrap();
+        compare.arg(file);
+    }
+    let change = common::run(&mut compare).json();
+    assert_eq!(change["before"]["connections"], 5);
+    assert_eq!(change["after"]["connections"], 1);
+    let gone = change["gone"].as_array().unwrap();
+    assert!(
+        gone.iter().any(|name| name == "no-connection-reuse"),
+        "{change}"
+    );
+    let handshake = change["limits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|limit| limit["name"] == "handshake")
+        .unwrap();
+    // Five handshakes become one.
+    assert!(close_to(&handshake["before_s"], 0.2, 0.01), "{handshake}");
+    assert!(close_to(&handshake["after_s"], 0.04, 0.01), "{handshake}");
+}
+
+#[test]
+fn a_comparison_takes_two_captures() {
+    let refused = common::run(longhaul().args(["explain", "--compare", "only-one.pcap"]));
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    assert!(refused.stderr.contains("two captures"), "{refused:#?}");
+}

@@ -10,6 +10,7 @@
 
 mod analysis;
 mod caveats;
+mod change;
 mod document;
 mod findings;
 mod rebuild;
@@ -22,6 +23,7 @@ use connections::Tracked;
 use record::Manifest;
 use record::explain::{Capture, Document};
 
+pub use change::change;
 pub use findings::{CATALOGUE, CatalogueEntry};
 pub use rebuild::{NoScenario, scenario};
 

@@ -6,6 +6,7 @@
 //! it; names of limits and findings never change meaning; readers ignore fields that they don't know,
 //! and a document's version rises when a field changes.
 
+pub mod change;
 pub mod explain;
 pub mod lab;
 mod limits;

@@ -1,4 +1,4 @@
-//! Records to text, SVG and HTML.
+//! Records to text, Markdown, SVG and HTML.
 //!
 //! The input is what `--json` prints: [`record::lab::Document`] and [`record::explain::Document`]. The
 //! output says nothing that the record does not say. Names, paths and requests in a record come from
@@ -6,6 +6,7 @@
 //! and [`html`] and [`svg`] escape everything that is not their own markup.
 
 pub mod html;
+pub mod markdown;
 pub mod svg;
 pub mod text;
 

@@ -2,10 +2,12 @@
 //!
 //! Nothing is said by colour alone; with [`Style::Colour`] headings and severities stand out more.
 
+mod change;
 mod explain;
 mod lab;
 mod layout;
 
+pub use change::change;
 pub use explain::explain;
 pub use lab::lab;
 

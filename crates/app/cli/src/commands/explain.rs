@@ -4,7 +4,7 @@ mod how_to_capture;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,7 +29,10 @@ pub(crate) fn run(arguments: &Explain) -> Result<ExitCode, Failure> {
     if let Some(ExplainCommand::HowToCapture(asked)) = &arguments.command {
         return how_to_capture::run(asked);
     }
-    let document = explain(arguments)?;
+    if arguments.compare {
+        return compare(arguments);
+    }
+    let document = explain(arguments, &arguments.files)?;
     if let Some(path) = &arguments.html {
         let html = report::html::explain(&document);
         std::fs::write(path, html).usage(format!("cannot write `{}`", path.display()))?;
@@ -42,6 +45,8 @@ pub(crate) fn run(arguments: &Explain) -> Result<ExitCode, Failure> {
     }
     if arguments.json {
         output::json(&document)?;
+    } else if arguments.markdown {
+        output::data(&report::markdown::explain(&document))?;
     } else {
         output::data(&report::text::explain(&document, output::style()))?;
     }
@@ -61,11 +66,31 @@ pub(crate) fn run(arguments: &Explain) -> Result<ExitCode, Failure> {
     })
 }
 
-fn explain(arguments: &Explain) -> Result<Document, Failure> {
+/// The last step of the loop: the same transfer before and after a remedy.
+fn compare(arguments: &Explain) -> Result<ExitCode, Failure> {
+    let [before, after] = arguments.files.as_slice() else {
+        return Err(anyhow::anyhow!(
+            "`--compare` takes two captures, before and after; there are {}",
+            arguments.files.len()
+        ))
+        .usage("nothing to compare");
+    };
+    let before = explain(arguments, std::slice::from_ref(before))?;
+    let after = explain(arguments, std::slice::from_ref(after))?;
+    let change = explain::change(&before, &after);
+    if arguments.json {
+        output::json(&change)?;
+    } else {
+        output::data(&report::text::change(&change, output::style()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explain(arguments: &Explain, files: &[PathBuf]) -> Result<Document, Failure> {
     let mut tracker = Tracker::new();
     let mut captures = Vec::new();
-    let progress = progress(&arguments.files);
-    for (index, path) in arguments.files.iter().enumerate() {
+    let progress = progress(files);
+    for (index, path) in files.iter().enumerate() {
         if index > 0 {
             tracker.next_capture();
         }
@@ -212,7 +237,7 @@ fn caveats(summary: &Summary) -> Vec<String> {
 
 /// A bar over the bytes of all files, where stderr is a terminal and there is much to read. Compressed
 /// bytes count once they are unpacked, so that a bar for them would lie: they get a counter.
-fn progress(files: &[std::path::PathBuf]) -> ProgressBar {
+fn progress(files: &[PathBuf]) -> ProgressBar {
     const WORTH_IT: u64 = 64 << 20;
     let sizes: Option<u64> = files
         .iter()
