@@ -16,14 +16,16 @@
 //! |---|---|
 //! | `counters`, or an empty line | [`Event::Counters`], everything since the start |
 //! | `read` | [`Event::Interval`], everything since the last `read`; [`Interval::problems`] judges it |
+//! | `start` | none; the schedules of the path count from now on instead of from the start |
 //! | `sample SECONDS` (0.001 or more) | none at once; from then on an [`Event::Sample`] every so often |
 //! | `sample off` | none; the samples end |
 //! | anything else | [`Event::Refused`] |
 //!
 //! ```json
 //! {"event":"interval","from_unix_s":1763769600.1,"to_unix_s":1763769609.3,
-//!  "forward":{"offered":{"packets":7,"bytes":9000},"dropped":{..},"lost":{..},"delivered":{..},
-//!             "queued":{..},"in_flight":{..},"queue_peak":4500},
+//!  "forward":{"offered":{"packets":7,"bytes":9000},"policed":{..},"dropped":{..},"managed":{..},
+//!             "outage":{..},"duplicated":{..},"lost":{..},"delivered":{..},"marked":{..},
+//!             "corrupted":{..},"reordered":{..},"queued":{..},"in_flight":{..},"queue_peak":4500},
 //!  "backward":{..},"lateness":{"writes":14,"p50_s":9e-6,"p99_s":6.6e-5,"max_s":8.1e-5},
 //!  "unreadable":0,"undeliverable":0}
 //! {"event":"sample","at_unix_s":1763769600.11,
@@ -39,6 +41,7 @@ mod lateness;
 mod meter;
 mod packet;
 mod report;
+mod vigil;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -189,6 +192,10 @@ pub fn run(
                 Order::Counters => Event::Counters(driver.counters()),
                 Order::Read => Event::Interval(driver.interval()),
                 Order::Unknown(command) => Event::Refused { command },
+                Order::Start => {
+                    driver.start_schedule();
+                    continue;
+                }
                 Order::Sample(every) => {
                     // What waited before somebody looked belongs to no sample.
                     driver.sample();

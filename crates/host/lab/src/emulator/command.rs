@@ -13,6 +13,8 @@ pub(super) enum Command {
     Counters,
     /// `read`.
     Read,
+    /// `start`.
+    Start,
     /// `sample SECONDS`, or `sample off`.
     Sample(Option<Duration>),
     /// Anything else.
@@ -77,6 +79,7 @@ impl Command {
         match words[..] {
             [] | ["counters"] => Self::Counters,
             ["read"] => Self::Read,
+            ["start"] => Self::Start,
             ["sample", "off"] => Self::Sample(None),
             ["sample", seconds] => match interval(seconds) {
                 Some(interval) => Self::Sample(Some(interval)),
@@ -101,7 +104,8 @@ mod tests {
     #[test]
     fn lines_are_commands_and_what_is_none_is_kept_as_it_came() {
         let mut file = tempfile::tempfile().unwrap();
-        let lines = "\ncounters\nread\nsample 0.01\nsample off\nsample 0\nsample x\nreed\nrea";
+        let lines =
+            "\ncounters\nread\nstart\nsample 0.01\nsample off\nsample 0\nsample x\nreed\nrea";
         file.write_all(lines.as_bytes()).unwrap();
         file.rewind().unwrap();
         let mut commands = Commands::new(&file);
@@ -112,6 +116,7 @@ mod tests {
                 Command::Counters,
                 Command::Counters,
                 Command::Read,
+                Command::Start,
                 Command::Sample(Some(Duration::from_millis(10))),
                 Command::Sample(None),
                 unknown("sample 0"),

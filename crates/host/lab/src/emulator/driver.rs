@@ -14,15 +14,15 @@ use crate::emulator::EmulatorError;
 use crate::emulator::meter::Meter;
 use crate::emulator::packet::Packet;
 use crate::emulator::report::{Counters, Interval, Sample};
+use crate::emulator::vigil::Vigil;
 
 pub(super) struct Driver<'a> {
     path: Path<Rc<Packet>>,
     near: &'a Tun,
     far: &'a Tun,
     started: Instant,
-    /// The longest spin, see [`SPIN`].
-    spin: Duration,
-    /// The arrival whose wait has been slept through up to its spin.
+    vigil: Vigil,
+    /// The arrival whose wait has been slept through up to the vigil.
     awake_for: Option<Time>,
     buffers: Buffers,
     meter: Meter,
@@ -36,13 +36,6 @@ pub(super) enum Pause {
     /// The moment that it was to stop at has come.
     Due,
 }
-
-/// The last part of a wait is spent awake, because a timer wakes up to this late even at real-time priority.
-/// At ordinary priority spinning would only take the processor from the endpoints.
-const SPIN: Duration = Duration::from_micros(60);
-/// But no more than this part of the wait: packets in a row would keep a whole processor awake for
-/// microseconds that nobody can see behind a queue, and the endpoints need it.
-const SPIN_SHARE: u32 = 4;
 
 /// Packets taken from a device before the other one and what is due get their turn.
 const BATCH: u32 = 32;
@@ -64,7 +57,7 @@ impl<'a> Driver<'a> {
             near,
             far,
             started: Instant::now(),
-            spin: if realtime { SPIN } else { Duration::ZERO },
+            vigil: Vigil::new(realtime),
             awake_for: None,
             buffers: Buffers::default(),
             meter: Meter::new(),
@@ -102,8 +95,16 @@ impl<'a> Driver<'a> {
             }
             // A wait that was cut short by a packet, or was none, may have its longest part before it.
             let slept = taken == 0 && !ready.contains(&true);
+            if let Some(asked) = timeout.filter(|asked| slept && !asked.is_zero()) {
+                self.vigil
+                    .note_timer(looked_at.elapsed().saturating_sub(asked));
+            }
             self.awake_for = self.path.next_at().filter(|_| slept);
         }
+    }
+
+    pub(super) fn start_schedule(&mut self) {
+        self.path.start_schedule(self.now());
     }
 
     pub(super) fn counters(&self) -> Counters {
@@ -138,8 +139,7 @@ impl<'a> Driver<'a> {
         if self.awake_for == Some(next_at) {
             return Some(Duration::ZERO);
         }
-        let wait = next_at.since(self.now());
-        Some(wait.saturating_sub(self.spin.min(wait / SPIN_SHARE)))
+        Some(self.vigil.sleep(next_at.since(self.now())))
     }
 
     /// Returns the time at which nothing more was due.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use link::{Direction, PathCounters};
+use link::{Direction, LaneCounters, PathCounters};
 use units::Bytes;
 
 use crate::emulator::lateness::LatenessHistogram;
@@ -128,11 +128,12 @@ impl Meter {
         let base = self.sample_base;
         let direction = |direction: Direction| {
             let (new, old) = (path.direction(direction), base.direction(direction));
+            let gone = |lane: &LaneCounters| lane.dropped.packets + lane.managed.packets;
             DirectionSample {
                 queue_packets: new.queued.packets,
                 queue_bytes: new.queued.bytes.get(),
                 queue_peak_bytes: self.sample_peaks[index(direction)].get(),
-                dropped_packets: new.dropped.packets - old.dropped.packets,
+                dropped_packets: gone(new) - gone(old),
                 delivered_bytes: new.delivered.bytes.get() - old.delivered.bytes.get(),
             }
         };

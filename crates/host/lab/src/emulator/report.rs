@@ -94,7 +94,7 @@ pub struct DirectionSample {
     pub queue_bytes: u64,
     /// Most bytes that waited since the last sample.
     pub queue_peak_bytes: u64,
-    /// Packets that found no room since the last sample.
+    /// Packets that found no room, or were dropped by the queue's management, since the last sample.
     pub dropped_packets: u64,
     /// IP bytes written to the other device since the last sample.
     pub delivered_bytes: u64,
@@ -105,12 +105,26 @@ pub struct DirectionSample {
 pub struct DirectionCounters {
     /// Came from the device.
     pub offered: Count,
+    /// The policer had no tokens for them.
+    pub policed: Count,
     /// The queue was full.
     pub dropped: Count,
+    /// The queue's management dropped them before it was full.
+    pub managed: Count,
+    /// Left the bottleneck during an outage that lets nothing through.
+    pub outage: Count,
+    /// Copies: the only packets that were written without having come.
+    pub duplicated: Count,
     /// The seed's losses.
     pub lost: Count,
     /// Written to the other device.
     pub delivered: Count,
+    /// Marked by the queue's management (ECN).
+    pub marked: Count,
+    /// Of the delivered ones, those that were damaged.
+    pub corrupted: Count,
+    /// Of the delivered ones, those that were taken out of their order.
+    pub reordered: Count,
     /// Wait for the bottleneck.
     pub queued: Count,
     /// On the wire.
@@ -206,9 +220,16 @@ impl From<LaneCounters> for DirectionCounters {
     fn from(lane: LaneCounters) -> Self {
         Self {
             offered: lane.offered.into(),
+            policed: lane.policed.into(),
             dropped: lane.dropped.into(),
+            managed: lane.managed.into(),
+            outage: lane.outage.into(),
+            duplicated: lane.duplicated.into(),
             lost: lane.lost.into(),
             delivered: lane.delivered.into(),
+            marked: lane.marked.into(),
+            corrupted: lane.corrupted.into(),
+            reordered: lane.reordered.into(),
             queued: lane.queued.into(),
             in_flight: lane.in_flight.into(),
             queue_peak: lane.queue_peak.get(),
@@ -221,9 +242,16 @@ impl DirectionCounters {
     pub(super) fn since(old: &LaneCounters, new: &LaneCounters, peak: Bytes) -> Self {
         Self {
             offered: Count::since(old.offered, new.offered),
+            policed: Count::since(old.policed, new.policed),
             dropped: Count::since(old.dropped, new.dropped),
+            managed: Count::since(old.managed, new.managed),
+            outage: Count::since(old.outage, new.outage),
+            duplicated: Count::since(old.duplicated, new.duplicated),
             lost: Count::since(old.lost, new.lost),
             delivered: Count::since(old.delivered, new.delivered),
+            marked: Count::since(old.marked, new.marked),
+            corrupted: Count::since(old.corrupted, new.corrupted),
+            reordered: Count::since(old.reordered, new.reordered),
             queue_peak: peak.get(),
             ..Self::from(*new)
         }
