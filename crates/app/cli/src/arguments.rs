@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use units::{Bytes, Rate};
 
+use crate::commands::lab::new::LabNew;
+
 /// Makes TCP fast over distance: tells why a transfer is slow, predicts what each remedy would bring,
 /// makes it fast without touching either endpoint, and proves it on the same path.
 #[derive(Debug, Parser)]
@@ -327,6 +329,7 @@ pub(crate) struct Lab {
 pub(crate) enum LabCommand {
     Run(LabRun),
     Check(LabCheck),
+    New(LabNew),
     #[command(hide = true)]
     Worker(LabWorker),
 }

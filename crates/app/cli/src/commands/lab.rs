@@ -1,5 +1,6 @@
 //! `longhaul lab`: scenarios from files to results, with progress on the way.
 
+pub(crate) mod new;
 mod progress;
 mod worker;
 
@@ -12,7 +13,7 @@ use anyhow::Context as _;
 use lab::experiment::{self, Options, Outcome};
 use record::Manifest;
 use report::Explained;
-use scenario::Scenario;
+use scenario::{Scenario, Variant};
 
 use crate::arguments::{Lab, LabCheck, LabCommand, LabRun};
 use crate::commands::version;
@@ -26,24 +27,43 @@ pub(crate) fn run(arguments: Lab) -> Result<ExitCode, Failure> {
     match arguments.command {
         LabCommand::Run(run) => run_scenario(&run),
         LabCommand::Check(check) => check_scenario(&check),
+        LabCommand::New(new) => new::run(&new),
         LabCommand::Worker(worker) => worker::run(worker.role),
     }
 }
 
 fn check_scenario(arguments: &LabCheck) -> Result<ExitCode, Failure> {
-    let scenario = read(&arguments.scenario)?;
+    let variants = read(&arguments.scenario)?;
+    let path = arguments.scenario.display();
+    let Some(Variant { scenario, .. }) = variants.first() else {
+        return Ok(ExitCode::SUCCESS);
+    };
     output::say(&format!(
-        "`{}` is sound: {} arms, {} workloads, {} transfers each",
-        arguments.scenario.display(),
+        "`{path}` is sound: {} arms, {} workloads, {} transfers each",
         scenario.arms.len(),
         scenario.workloads.len(),
         scenario.experiment.runs
     ));
+    if variants.len() > 1 {
+        output::say(&format!("{} combinations of factors:", variants.len()));
+        for variant in &variants {
+            output::say(&format!("  {}", combination(variant)));
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
+/// `path.rtt = 70 ms, workloads.bulk.parallel = 4`.
+pub(crate) fn combination(variant: &Variant) -> String {
+    let factors = variant.factors.iter();
+    let named: Vec<String> = factors
+        .map(|(factor, value)| format!("{factor} = {value}"))
+        .collect();
+    named.join(", ")
+}
+
 fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
-    let mut scenario = read(&arguments.scenario)?;
+    let mut scenario = only(&arguments.scenario, read(&arguments.scenario)?)?;
     if let Some(runs) = arguments.runs {
         scenario.experiment.runs = runs;
         scenario.experiment.block = scenario.experiment.block.min(runs.max(1));
@@ -118,13 +138,25 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).environment(format!("cannot write `{}`", path.display()))
 }
 
-/// Reads a scenario and refuses it with everything that is wrong, each with its field.
-pub(crate) fn read(path: &Path) -> Result<Scenario, Failure> {
+/// Reads every combination of a scenario's factors, or refuses it with everything that is wrong, each
+/// with its field.
+pub(crate) fn read(path: &Path) -> Result<Vec<Variant>, Failure> {
     let text = std::fs::read_to_string(path).usage(format!("cannot read `{}`", path.display()))?;
-    let scenario: Scenario =
-        toml::from_str(&text).usage(format!("`{}` is not a scenario", path.display()))?;
-    refuse(path, &scenario)?;
-    Ok(scenario)
+    scenario::read(&text).usage(format!("`{}` is not a sound scenario", path.display()))
+}
+
+/// The scenario of a file without factors.
+fn only(path: &Path, variants: Vec<Variant>) -> Result<Scenario, Failure> {
+    let count = variants.len();
+    let mut variants = variants.into_iter();
+    match (variants.next(), variants.next()) {
+        (Some(variant), None) => Ok(variant.scenario),
+        _ => {
+            let path = path.display();
+            let error = anyhow::anyhow!("`{path}` has {count} combinations of factors; the lab runs one");
+            Err(Failure::new(Kind::Usage, error))
+        }
+    }
 }
 
 fn refuse(path: &Path, scenario: &Scenario) -> Result<(), Failure> {

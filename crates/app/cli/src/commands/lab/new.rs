@@ -1,0 +1,105 @@
+//! `longhaul lab new`: a commented scenario to begin with.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use scenario::networks::{NETWORKS, network};
+use scenario::{Kind, Template};
+
+use crate::failure::{Failure, Kind as FailureKind};
+use crate::output;
+
+/// Write a commented scenario for a path that people know by name.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul lab new --list
+  longhaul lab new office --network transatlantic > office.toml
+  longhaul lab new backup --network leo --workload upload,replicate > backup.toml")]
+pub(crate) struct LabNew {
+    /// Name of the scenario: letters, digits, `-`, `_` and `.`.
+    #[arg(value_name = "NAME", required_unless_present = "list")]
+    name: Option<String>,
+
+    /// The path.
+    #[arg(
+        long,
+        default_value = "coast-to-coast",
+        value_parser = PossibleValuesParser::new(NETWORKS.map(|network| network.name))
+    )]
+    network: String,
+
+    /// Kinds of workloads, one of each.
+    #[arg(
+        long,
+        default_value = "upload",
+        value_delimiter = ',',
+        value_name = "KIND",
+        value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::as_str))
+    )]
+    workload: Vec<String>,
+
+    /// Print the networks with their figures, and nothing else.
+    #[arg(long)]
+    list: bool,
+}
+
+pub(super) fn run(arguments: &LabNew) -> Result<ExitCode, Failure> {
+    if arguments.list {
+        output::data(&list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let named = |word: &String| Kind::ALL.into_iter().find(|kind| kind.as_str() == word);
+    let workloads: Vec<Kind> = arguments.workload.iter().filter_map(named).collect();
+    let (Some(name), Some(network)) = (&arguments.name, network(&arguments.network)) else {
+        let error = anyhow::anyhow!("name the scenario and one of the networks");
+        return Err(Failure::new(FailureKind::Usage, error));
+    };
+    let text = Template {
+        name,
+        network,
+        workloads: &workloads,
+    }
+    .text();
+    // A name that no scenario can have is found where scenarios are read.
+    scenario::read(&text).map_err(|error| Failure::new(FailureKind::Usage, error))?;
+    output::data(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> String {
+    let mut text = String::new();
+    for network in &NETWORKS {
+        let loss = network.loss.unwrap_or("none");
+        let line = format!(
+            "{:<15} RTT {:<9} rate {:<11} queue {:<8} loss {:<7} {}\n{:<15} {}\n",
+            network.name,
+            network.rtt,
+            network.rate,
+            network.queue,
+            loss,
+            network.title,
+            "",
+            network.source,
+        );
+        text.push_str(&line);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_network_is_listed_with_its_source() {
+        let text = list();
+        for network in &NETWORKS {
+            assert!(
+                text.contains(network.name) && text.contains(network.source),
+                "{text}"
+            );
+        }
+    }
+}
