@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use units::{Bytes, Rate};
 
+use crate::commands::flow::arguments::Flow;
 use crate::commands::lab::new::LabNew;
 
 /// Makes TCP fast over distance: tells why a transfer is slow, predicts what each remedy would bring,
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Simulate(Simulate),
     Relay(Relay),
     Lab(Lab),
+    Flow(Flow),
     Profile(Profile),
     Doctor(Doctor),
     Schema(Schema),
@@ -475,4 +477,5 @@ pub(crate) enum SchemaDocument {
     /// What `explain --compare` prints.
     Change,
     Lab,
+    Flow,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod flow;
 pub(crate) mod lab;
 pub(crate) mod profile;
 pub(crate) mod relay;

@@ -37,6 +37,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match command {
         Command::Doctor(doctor) => commands::doctor::run(&doctor),
         Command::Explain(explain) => commands::explain::run(&explain),
+        Command::Flow(flow) => commands::flow::run(flow),
         Command::Lab(lab) => commands::lab::run(lab),
         Command::Profile(profile) => commands::profile::run(&profile),
         Command::Relay(relay) => commands::relay::run(relay),

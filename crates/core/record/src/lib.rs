@@ -8,6 +8,7 @@
 
 pub mod change;
 pub mod explain;
+pub mod flow;
 pub mod lab;
 mod limits;
 mod manifest;

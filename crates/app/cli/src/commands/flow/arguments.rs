@@ -1,0 +1,195 @@
+//! The command line of `longhaul flow`.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use units::{Bytes, Rate, Span};
+
+/// Generate TCP flows and measure them at the receiver.
+#[derive(Debug, Args)]
+pub(crate) struct Flow {
+    #[command(subcommand)]
+    pub(crate) command: FlowCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FlowCommand {
+    Server(Server),
+    Client(Client),
+}
+
+/// Serve flow clients until SIGTERM or Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul flow server 0.0.0.0:7001
+  longhaul flow server '[::]:7001' --receive-buffer '64 KiB'")]
+pub(crate) struct Server {
+    /// Where clients connect, such as `0.0.0.0:7001`; port 0 takes a free one and says which.
+    #[arg(value_name = "LISTEN")]
+    pub(crate) listen: SocketAddr,
+
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Print events as JSON lines on stdout, the first with the address.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Carry payload between here and a flow server, and say how it went.
+///
+/// Times are the client's clock from asking to the receipt, and the receiver's own from first byte to
+/// last; a sender's buffer never counts. Every byte is compared with what was sent.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul flow client 192.0.2.1:7001 --bytes 10MB
+  longhaul flow client 192.0.2.1:7001 --duration 30s --direction down --parallel 4 --stagger 1s
+  longhaul flow client 192.0.2.1:7001 --exchange 200B:40kB --count 100
+  longhaul flow client 192.0.2.1:7001 --burst 1MB --idle 2s --count 5
+  longhaul flow client 192.0.2.1:7001 --sizes 40kB,500MB --reuse --json > flow.json")]
+pub(crate) struct Client {
+    /// The server.
+    #[arg(value_name = "ADDRESS")]
+    pub(crate) server: SocketAddr,
+
+    #[command(flatten)]
+    pub(crate) load: Load,
+
+    /// Which way payload goes; `both` is both at the same time.
+    #[arg(
+        long,
+        value_name = "WAY",
+        default_value = "up",
+        conflicts_with = "exchange"
+    )]
+    pub(crate) direction: Way,
+
+    /// Exchanges or bursts.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) count: u64,
+
+    /// Pause between two bursts, or between two of --sizes.
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub(crate) idle: Span,
+
+    /// All of --sizes on one connection; otherwise each has its own.
+    #[arg(long, requires = "sizes")]
+    pub(crate) reuse: bool,
+
+    /// Flows side by side.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(crate) parallel: u64,
+
+    /// How much later each parallel flow begins than the one before.
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    pub(crate) stagger: Span,
+
+    /// The receiver stops reading once: after so many bytes, for so long, such as `5MB:15ms`.
+    #[arg(long, value_name = "AFTER:TIME")]
+    pub(crate) read_pause: Option<Pair<Bytes, Span>>,
+
+    #[command(flatten)]
+    pub(crate) socket: Socket,
+
+    /// Our address, such as `192.0.2.7:0`.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<SocketAddr>,
+
+    /// Between two samples of a series.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval)]
+    pub(crate) interval: Span,
+
+    /// Seed of the payload.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Print one JSON document (`longhaul schema flow` describes it).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is carried; without any of these, 10 seconds of as much as goes.
+#[derive(Debug, Args)]
+#[group(required = false, multiple = false)]
+pub(crate) struct Load {
+    /// So many bytes.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) bytes: Option<Bytes>,
+
+    /// As much as goes in this time, counted at the receiver.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Span>,
+
+    /// Requests and responses of these sizes on one connection, --count of them.
+    #[arg(long, value_name = "REQUEST:RESPONSE")]
+    pub(crate) exchange: Option<Pair<Bytes, Bytes>>,
+
+    /// This much on one connection, --count times, with --idle between.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) burst: Option<Bytes>,
+
+    /// Several sizes, one after the other.
+    #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',')]
+    pub(crate) sizes: Vec<Bytes>,
+}
+
+/// How sockets are made.
+#[derive(Debug, Args)]
+pub(crate) struct Socket {
+    /// Congestion control of whoever sends, as the kernel calls it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion_control: Option<String>,
+
+    /// Payload rate above which a sender does not go.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) pace: Option<Rate>,
+
+    /// Fix our send buffer (SO_SNDBUF); the kernel's autotuning ends.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) send_buffer: Option<Bytes>,
+
+    /// Fix our receive buffer (SO_RCVBUF); the kernel's autotuning ends.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) receive_buffer: Option<Bytes>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Way {
+    Up,
+    Down,
+    Both,
+}
+
+/// Two quantities with a colon between.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<A, B>(pub(crate) A, pub(crate) B);
+
+impl<A: FromStr, B: FromStr> FromStr for Pair<A, B>
+where
+    A::Err: std::fmt::Display,
+    B::Err: std::fmt::Display,
+{
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, second) = text
+            .split_once(':')
+            .ok_or_else(|| format!("`{text}` has no colon between its two parts"))?;
+        let first = first.parse().map_err(|error: A::Err| error.to_string())?;
+        let second = second.parse().map_err(|error: B::Err| error.to_string())?;
+        Ok(Self(first, second))
+    }
+}
+
+fn interval(text: &str) -> Result<Span, String> {
+    let span: Span = text
+        .parse()
+        .map_err(|error: units::ParseQuantityError| error.to_string())?;
+    if span.get() < std::time::Duration::from_millis(1) {
+        return Err("an interval is at least 1 ms".into());
+    }
+    Ok(span)
+}

@@ -1,0 +1,181 @@
+//! `longhaul flow client`.
+
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flow::Progress;
+use flow::client::{Control, Directions, Outcome, Plan, Workload};
+use flow::kernel::Kernel;
+use flow::protocol::ReadPause;
+use record::flow::Document;
+use units::{Bytes, Span};
+
+use super::arguments::{Client, Way};
+use super::table::{self, Ticker};
+use super::{on_signal, socket_options};
+use crate::commands::lab;
+use crate::failure::{Failure, Kind};
+use crate::output;
+
+/// What is carried where nothing is said, as with iperf3.
+const DEFAULT: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(arguments: &Client) -> Result<ExitCode, Failure> {
+    let plan = plan(arguments);
+    let manifest = lab::manifest();
+    let control = Arc::new(Control::default());
+    let stop = Arc::clone(&control);
+    on_signal(Arc::new(move || stop.stop()))?;
+    let mut ticker = Ticker::new(io::stderr().is_terminal() && !arguments.json);
+    let outcome = flow::client::run(&Kernel, &plan, &control, &mut |progress: Progress| {
+        ticker.show(&progress);
+    });
+    ticker.clear();
+    let Outcome {
+        flows,
+        totals,
+        interrupted,
+    } = outcome;
+    let document = Document {
+        schema: "longhaul.flow".into(),
+        version: record::VERSION,
+        manifest,
+        server: plan.server.to_string(),
+        stack: "kernel".into(),
+        workload: words(&plan),
+        seed: plan.seed,
+        interrupted,
+        flows,
+        totals,
+    };
+    if arguments.json {
+        output::json(&document)?;
+    } else {
+        output::data(&table::of(&document))?;
+    }
+    verdict(&document)
+}
+
+/// A flow that failed is the environment's, bytes that differ are an assertion that does not hold.
+fn verdict(document: &Document) -> Result<ExitCode, Failure> {
+    if !document.totals.data_ok {
+        output::say("error: bytes came that were not the ones sent");
+        return Ok(ExitCode::from(Kind::Assertion.exit_code()));
+    }
+    if document.interrupted {
+        return Ok(ExitCode::from(130));
+    }
+    let Some(error) = document.flows.iter().find_map(|flow| flow.error.as_ref()) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let failure = Failure::new(Kind::Environment, anyhow::anyhow!("{error}"));
+    Err(if error.contains("Connection refused") {
+        failure.hint("start `longhaul flow server LISTEN` there first")
+    } else {
+        failure
+    })
+}
+
+fn plan(arguments: &Client) -> Plan {
+    let load = &arguments.load;
+    let direction = match arguments.direction {
+        Way::Up => Directions::Up,
+        Way::Down => Directions::Down,
+        Way::Both => Directions::Both,
+    };
+    let sizes = |sizes: Vec<Bytes>, reuse| Workload::Sizes {
+        direction,
+        sizes,
+        idle: arguments.idle.get(),
+        reuse,
+    };
+    let workload = if let Some(bytes) = load.bytes {
+        sizes(vec![bytes], true)
+    } else if let Some(pair) = load.exchange {
+        Workload::Exchanges {
+            request: pair.0,
+            response: pair.1,
+            count: arguments.count,
+        }
+    } else if let Some(burst) = load.burst {
+        let count = usize::try_from(arguments.count).unwrap_or(usize::MAX);
+        sizes(vec![burst; count], true)
+    } else if load.sizes.is_empty() {
+        Workload::Duration {
+            direction,
+            duration: load.duration.map_or(DEFAULT, Span::get),
+        }
+    } else {
+        sizes(load.sizes.clone(), arguments.reuse)
+    };
+    Plan {
+        server: arguments.server,
+        socket: socket_options(&arguments.socket, arguments.bind),
+        seed: arguments.seed,
+        interval: arguments.interval.get(),
+        lanes: arguments.parallel,
+        stagger: arguments.stagger.get(),
+        read_pause: arguments.read_pause.map(|pair| ReadPause {
+            after_bytes: pair.0.get(),
+            for_ns: u64::try_from(pair.1.get().as_nanos()).unwrap_or(u64::MAX),
+        }),
+        workload,
+    }
+}
+
+/// The workload in words, for the record.
+fn words(plan: &Plan) -> String {
+    let way = |direction: Directions| match direction {
+        Directions::Up => "up",
+        Directions::Down => "down",
+        Directions::Both => "both ways",
+    };
+    let what = match &plan.workload {
+        Workload::Sizes {
+            direction,
+            sizes,
+            idle,
+            reuse,
+        } => {
+            let list = match sizes.as_slice() {
+                [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|size| size == first) => {
+                    format!("{} x {first}", sizes.len())
+                }
+                sizes => sizes
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            };
+            let idle = if idle.is_zero() {
+                String::new()
+            } else {
+                format!(", {} apart", Span::from(*idle))
+            };
+            let reuse = if sizes.len() < 2 {
+                ""
+            } else if *reuse {
+                ", one connection"
+            } else {
+                ", a connection each"
+            };
+            format!("{list} {}{idle}{reuse}", way(*direction))
+        }
+        Workload::Duration {
+            direction,
+            duration,
+        } => format!("{} {}", Span::from(*duration), way(*direction)),
+        Workload::Exchanges {
+            request,
+            response,
+            count,
+        } => format!("{count} exchanges of {request} for {response}"),
+    };
+    if plan.lanes > 1 {
+        format!("{} flows: {what}", plan.lanes)
+    } else {
+        what
+    }
+}
