@@ -73,20 +73,26 @@ pub(crate) fn arm(measured: &Measured, frame: &Frame) -> Arm {
         reported_bps: Vec::new(),
         first_unprimed_s: measured.first_unprimed_s,
         counters: measured.counters.clone(),
+        retransmissions: retransmissions(measured),
         series: measured.series.clone(),
         invalid_blocks: measured.invalid_blocks,
         invalid_because: measured.invalid_because.clone(),
     }
 }
 
-/// Segments sent again per transfer by all hosts but rivals; `None` where no host's kernel was asked.
-pub(crate) fn retransmissions_per_transfer(arm: &Arm) -> Option<f64> {
-    let segments = total(&arm.counters, "TcpRetransSegs")?;
-    let transfers = arm.n + arm.failed;
+/// What assertions on retransmissions speak of.
+pub(crate) const fn retransmissions_per_transfer(arm: &Arm) -> Option<f64> {
+    arm.retransmissions
+}
+
+/// Segments sent again per transfer; `None` where no host's kernel was asked.
+fn retransmissions(measured: &Measured) -> Option<f64> {
+    let segments = total(&measured.counters, "TcpRetransSegs")?;
+    let transfers = measured.transfers.len() as u64;
     (transfers > 0).then(|| bits(segments) / bits(transfers))
 }
 
-/// A counter of this name, summed over hosts; `None` where no host has it.
+/// A counter of this name, summed over all hosts but rivals; `None` where no host has it.
 fn total(counters: &BTreeMap<String, u64>, name: &str) -> Option<u64> {
     let values = counters.iter().filter_map(|(key, value)| {
         let (host, counter) = key.split_once(": ")?;
@@ -258,7 +264,7 @@ mod tests {
         near(metrics.transfer_time_ratio, 2.0);
         near(metrics.tcp_efficiency, 4_000.0 / 4_080.0);
         near(metrics.buffer_delay, 0.25);
-        near(retransmissions_per_transfer(&arm), 20.0);
+        near(arm.retransmissions, 20.0);
     }
 
     #[test]

@@ -146,6 +146,9 @@ pub struct Arm {
     /// Kernel counters by host, summed over the arm: `origin: TcpRetransSegs`.
     #[serde(default)]
     pub counters: BTreeMap<String, u64>,
+    /// Segments sent again per transfer, by all hosts but rivals.
+    #[serde(default)]
+    pub retransmissions: Option<f64>,
     /// The transfer that took the median time, from inside the sender.
     #[serde(default)]
     pub series: Option<Series>,

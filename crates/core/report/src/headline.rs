@@ -2,7 +2,9 @@
 
 use record::lab::{Arm, Cell, Document};
 
+use crate::measure::Measured;
 use crate::quantity::{bytes, percent, seconds, times};
+use crate::sentence;
 
 /// Two arms of a cell: what people have, and what they could have.
 #[derive(Clone, Copy, Debug)]
@@ -19,15 +21,25 @@ impl<'a> Contrast<'a> {
     pub(crate) fn of(cell: &'a Cell) -> Option<Self> {
         let named = |name: &str| cell.arms.iter().find(|arm| arm.name == name);
         let before = named("direct").or_else(|| cell.arms.first())?;
+        let measured = Measured::of(cell);
+        // How long a given amount takes, whatever the cell measures.
+        let slowness = |arm: &Arm| {
+            let median = measured.median(arm).filter(|median| *median > 0.0)?;
+            Some(if measured.is_rate() {
+                1.0 / median
+            } else {
+                median
+            })
+        };
         let fastest = || {
-            cell.arms
-                .iter()
-                .filter_map(|arm| Some((arm, arm.median_s?)))
+            let others = cell.arms.iter().filter(|arm| arm.name != before.name);
+            others
+                .filter_map(|arm| Some((arm, slowness(arm)?)))
                 .min_by(|(_, one), (_, other)| one.total_cmp(other))
                 .map(|(arm, _)| arm)
         };
         let after = named("relay").or_else(fastest)?;
-        let factor = before.median_s? / after.median_s.filter(|median| *median > 0.0)?;
+        let factor = slowness(before)? / slowness(after)?;
         (before.name != after.name && factor.is_finite()).then_some(Self {
             cell,
             before,
@@ -37,9 +49,18 @@ impl<'a> Contrast<'a> {
     }
 }
 
-/// The run's result in one sentence, for the first cell that has one.
+/// The run's result in one sentence, for the first cell that has one; of a sweep, for the cell in which
+/// the arms differ most.
 pub(crate) fn of(document: &Document) -> Option<String> {
-    sentence(&document.cells.iter().find_map(Contrast::of)?)
+    let swept = document.cells.iter().any(|cell| !cell.factors.is_empty());
+    let mut contrasts = document.cells.iter().filter_map(Contrast::of);
+    let contrast = if swept {
+        let valid = contrasts.filter(|contrast| contrast.cell.valid);
+        valid.max_by(|one, other| one.factor.total_cmp(&other.factor))?
+    } else {
+        contrasts.next()?
+    };
+    sentence(&contrast)
 }
 
 /// A cell's result in one sentence.
@@ -56,14 +77,22 @@ pub(crate) fn sentence(contrast: &Contrast<'_>) -> Option<String> {
     } else {
         format!("{} times slower", times(1.0 / factor))
     };
+    let measured = Measured::of(cell);
+    let what = if !cell.factors.is_empty() {
+        sentence::cell_title(cell)
+    } else if cell.bytes == 0 {
+        format!("{} over {}", cell.workload, seconds(rtt))
+    } else {
+        format!("{} over {}", bytes(cell.bytes), seconds(rtt))
+    };
+    let share = after.share_of_floor.map_or_else(String::new, |share| {
+        format!(" and {} of what the path allows", percent(share))
+    });
     Some(format!(
-        "{} over {}: {} {}, {} {}. That is {verdict} and {} of what the path allows.",
-        bytes(cell.bytes),
-        seconds(rtt),
+        "{what}: {} {}, {} {}. That is {verdict}{share}.",
         before.name,
-        seconds(before.median_s?),
+        measured.shown(measured.median(before)?),
         after.name,
-        seconds(after.median_s?),
-        percent(after.share_of_floor?),
+        measured.shown(measured.median(after)?),
     ))
 }

@@ -14,8 +14,10 @@ mod clean;
 mod excerpt;
 mod headline;
 mod limits;
+mod measure;
 mod quantity;
 mod sentence;
 mod statistics;
+mod sweep;
 
 pub use excerpt::Explained;

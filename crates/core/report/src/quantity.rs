@@ -158,6 +158,59 @@ pub(crate) fn times(factor: f64) -> String {
     three_digits(factor)
 }
 
+/// A ratio in three digits, none of them left out: `0.211`, `4.50`, `12.0`, `130`.
+pub(crate) fn ratio(value: f64) -> String {
+    let size = value.abs();
+    if size >= 99.95 {
+        format!("{value:.0}")
+    } else if size >= 9.995 {
+        format!("{value:.1}")
+    } else if size >= 0.9995 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// One unit for all rates of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RateUnit {
+    size: f64,
+    symbol: &'static str,
+}
+
+impl RateUnit {
+    /// The unit for rates up to `largest` bits per second.
+    pub(crate) fn for_rates(largest: f64) -> Self {
+        let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
+        let fitting = units.into_iter().find(|(size, _)| largest >= *size);
+        let (size, symbol) = fitting.unwrap_or((1.0, "bit/s"));
+        Self { size, symbol }
+    }
+
+    pub(crate) const fn symbol(self) -> &'static str {
+        self.symbol
+    }
+
+    /// A number without its unit.
+    pub(crate) fn number(self, bits_per_s: f64) -> String {
+        format!("{:.2}", bits_per_s / self.size)
+    }
+
+    /// [`Self::number`], or a dash.
+    pub(crate) fn number_or_dash(self, bits_per_s: Option<f64>) -> String {
+        bits_per_s.map_or_else(|| DASH.into(), |rate| self.number(rate))
+    }
+
+    /// An interval, or a dash.
+    pub(crate) fn interval(self, interval: Option<(f64, f64)>) -> String {
+        interval.map_or_else(
+            || DASH.into(),
+            |(low, high)| format!("{} to {}", self.number(low), self.number(high)),
+        )
+    }
+}
+
 /// A count or a size as a number to calculate with; exact up to 2^53.
 pub(crate) fn float(count: u64) -> f64 {
     const HALF: f64 = 4_294_967_296.0;

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use record::explain::{Document, Evidence, Finding, Prediction, Severity};
-use record::lab::{Cell, PathCheck, Priming};
+use record::lab::{Arm, Cell, Comparison, PathCheck, Priming};
 
 use crate::limits;
-use crate::quantity::{TimeUnit, bytes, grouped, rate, seconds, times};
+use crate::measure::Measured;
+use crate::quantity::{DASH, RateUnit, TimeUnit, bytes, grouped, percent, rate, seconds, times};
+use crate::sweep;
 
 /// What it took to make a pool hot.
 pub(crate) fn priming(cost: &Priming) -> String {
@@ -162,6 +164,201 @@ pub(crate) fn time_unit(cell: &Cell) -> TimeUnit {
         ends.chain(arm.reported_s.iter().copied())
     });
     TimeUnit::for_times(times.fold(0.0, f64::max))
+}
+
+/// A workload with its factors: `bulk, rtt 70 ms, loss 0.1 %`.
+pub(crate) fn cell_title(cell: &Cell) -> String {
+    let factors = cell.factors.iter();
+    let factors = factors.map(|(name, value)| format!(", {} {value}", sweep::short(name)));
+    format!("{}{}", cell.workload, factors.collect::<String>())
+}
+
+/// What no design can beat, and why; `None` where nothing is known.
+pub(crate) fn bound(cell: &Cell) -> Option<String> {
+    let measured = Measured::of(cell);
+    let bound = measured.shown(measured.bound()?);
+    Some(if measured.is_rate() {
+        format!(
+            "{bound} = payload of full packets at {}",
+            rate(cell.path.rate_asked_bps)
+        )
+    } else if cell.floor_derivation.is_empty() {
+        bound
+    } else {
+        format!("{bound} = {}", without_total(&cell.floor_derivation))
+    })
+}
+
+/// Blocks that were repeated, and why; `None` where none was.
+pub(crate) fn invalid_blocks(arm: &Arm) -> Option<String> {
+    let count = arm.invalid_blocks;
+    if count == 0 {
+        return None;
+    }
+    let (blocks, was) = if count == 1 {
+        ("block", "was")
+    } else {
+        ("blocks", "were")
+    };
+    let mut reasons = arm.invalid_because.clone();
+    reasons.dedup();
+    let because = if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", reasons.join("; "))
+    };
+    Some(format!(
+        "{count} {blocks} of {} {was} measured on a path that was off, and repeated{because}",
+        arm.name
+    ))
+}
+
+/// A difference of medians with its unit.
+pub(crate) fn difference(comparison: &Comparison, unit: TimeUnit) -> String {
+    match (comparison.difference_s, comparison.difference_bps) {
+        (Some(time), _) => format!("{} {}", signed(unit.number(time)), unit.symbol()),
+        (None, Some(bits)) => signed(rate(bits)),
+        (None, None) => DASH.into(),
+    }
+}
+
+/// The interval of a difference.
+pub(crate) fn difference_interval(comparison: &Comparison, unit: TimeUnit) -> String {
+    match (comparison.difference_ci95_s, comparison.difference_ci95_bps) {
+        (Some((low, high)), _) => {
+            let ends = [low, high].map(|end| signed(unit.number(end)));
+            format!("{} to {}", ends[0], ends[1])
+        }
+        (None, Some((low, high))) => format!("{} to {}", signed(rate(low)), signed(rate(high))),
+        (None, None) => DASH.into(),
+    }
+}
+
+/// A number with its sign, and none where it shows as zero.
+fn signed(number: String) -> String {
+    if number.starts_with('-') || !number.contains(|digit: char| ('1'..='9').contains(&digit)) {
+        number
+    } else {
+        format!("+{number}")
+    }
+}
+
+/// A probability: `0.034`, and never 0.
+pub(crate) fn p_value(p: f64) -> String {
+    if p < 0.0001 {
+        "< 0.0001".into()
+    } else if p < 0.1 {
+        format!("{p:.4}")
+    } else {
+        format!("{p:.2}")
+    }
+}
+
+/// Cliff's delta with its sign.
+pub(crate) fn effect(delta: Option<f64>) -> String {
+    delta.map_or_else(|| DASH.into(), |delta| signed(format!("{delta:.2}")))
+}
+
+/// The tests behind the p of a table.
+pub(crate) fn tests(comparisons: &[Comparison]) -> String {
+    let mut tests: Vec<String> = comparisons.iter().map(test).collect();
+    tests.sort();
+    tests.dedup();
+    format!("p by {}.", tests.join("; or by "))
+}
+
+/// The test behind a p, and what was compared with what.
+fn test(comparison: &Comparison) -> String {
+    let pairs = if comparison.paired {
+        "pairs by place in block"
+    } else {
+        "no pairs"
+    };
+    if comparison.test.is_empty() {
+        format!("no test ({pairs}), all values alike")
+    } else {
+        format!("{} ({pairs})", comparison.test)
+    }
+}
+
+/// A table with heads of its own.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) heads: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+type Column = (&'static str, fn(&Arm) -> Option<String>);
+
+/// What TCP did in each arm, per transfer: RFC 6349's metrics and segments sent again.
+pub(crate) fn transport(cell: &Cell) -> Option<Table> {
+    let columns: [Column; 5] = [
+        ("last half", |arm| arm.steady_bps.map(rate)),
+        ("sent again", |arm| {
+            arm.retransmissions.map(|segments| format!("{segments:.1}"))
+        }),
+        ("time ratio", |arm| {
+            arm.rfc6349.as_ref()?.transfer_time_ratio.map(times)
+        }),
+        ("efficiency", |arm| {
+            let efficiency = arm.rfc6349.as_ref()?.tcp_efficiency?;
+            Some(format!("{:.2} %", efficiency * 100.0))
+        }),
+        ("buffer delay", |arm| {
+            arm.rfc6349.as_ref()?.buffer_delay.map(percent)
+        }),
+    ];
+    // The ratio of times follows from goodput and ceiling; alone it says nothing new.
+    filled("TCP", cell, &columns).filter(|table| table.heads.len() > 2)
+}
+
+/// What the flows beside each arm got, and lost; `None` without rivals.
+pub(crate) fn rivals(cell: &Cell) -> Option<Table> {
+    let columns: [Column; 5] = [
+        ("own", |arm| {
+            Some(rate(arm.rivals.as_ref()?.own_bps.iter().sum()))
+        }),
+        ("rivals", |arm| {
+            Some(rate(arm.rivals.as_ref()?.beside_bps.iter().sum()))
+        }),
+        ("alone", |arm| {
+            Some(rate(arm.rivals.as_ref()?.alone_bps.iter().sum()))
+        }),
+        ("harm", |arm| arm.rivals.as_ref()?.harm.map(percent)),
+        ("Jain", |arm| {
+            let jain = arm.rivals.as_ref()?.jain?;
+            Some(format!("{jain:.3}"))
+        }),
+    ];
+    filled("beside rivals", cell, &columns)
+}
+
+/// Arms by columns, less those columns that no arm fills; `None` where that are all.
+fn filled(head: &str, cell: &Cell, columns: &[Column]) -> Option<Table> {
+    let filled: Vec<&Column> = columns
+        .iter()
+        .filter(|(_, value)| cell.arms.iter().any(|arm| value(arm).is_some()))
+        .collect();
+    if filled.is_empty() {
+        return None;
+    }
+    let heads = filled.iter().map(|(name, _)| (*name).to_owned());
+    let rows = cell.arms.iter().map(|arm| {
+        let values = filled
+            .iter()
+            .map(|(_, value)| value(arm).unwrap_or_else(|| DASH.into()));
+        std::iter::once(arm.name.clone()).chain(values).collect()
+    });
+    Some(Table {
+        heads: std::iter::once(head.to_owned()).chain(heads).collect(),
+        rows: rows.collect(),
+    })
+}
+
+/// The unit for the rates of a cell.
+pub(crate) fn rate_unit(cell: &Cell) -> RateUnit {
+    let medians = cell.arms.iter().filter_map(|arm| arm.goodput_bps);
+    RateUnit::for_rates(medians.fold(0.0, f64::max))
 }
 
 /// A derivation without the total at its end, where that is printed before it.

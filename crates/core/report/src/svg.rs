@@ -8,17 +8,22 @@ mod axis;
 mod budget;
 mod canvas;
 mod distribution;
+mod legend;
+mod series;
 mod style;
+mod sweep;
 mod trace;
 
 use record::explain::Connection;
-use record::lab::{Arm, Cell};
+use record::lab::{Arm, Cell, Document};
 
 use crate::excerpt::Excerpt;
 
 pub(crate) use budget::{Row, budgets};
 pub(crate) use distribution::{completion, strips};
+pub(crate) use series::time_series;
 pub(crate) use style::Sheet;
+pub(crate) use sweep::along;
 pub(crate) use trace::{Scale, in_flight, sequence};
 
 /// Sheet of all pictures, for pages.
@@ -46,6 +51,25 @@ pub fn completion_times(cell: &Cell) -> String {
 pub fn transfers(cell: &Cell) -> String {
     strips(cell, Sheet::Own)
 }
+
+/// Goodput, congestion window, RTT, bytes in flight and queue over the transfer that took the median time,
+/// per arm. `None` where no arm has a series.
+pub fn transfer_over_time(cell: &Cell) -> Option<String> {
+    time_series(cell, MOST_POINTS, Sheet::Own)
+}
+
+/// Goodput of every arm along each numeric factor of a sweep (RTT, loss, ...), one picture for each
+/// combination of the others; empty without a sweep.
+pub fn goodput_along_factors(document: &Document) -> Vec<String> {
+    let slices = crate::sweep::slices(document);
+    slices
+        .iter()
+        .map(|slice| along(slice, Sheet::Own))
+        .collect()
+}
+
+/// Most points of a line; more would not be seen.
+pub(crate) const MOST_POINTS: usize = 500;
 
 /// Where each second of a transfer went, per arm.
 pub fn limit_budgets(arms: &[Arm]) -> String {

@@ -1,4 +1,4 @@
-//! Records as plain text for terminals: [`lab()`] in up to 100 columns, [`explain()`] in 80.
+//! Records as plain text for terminals: [`lab()`] and [`explain()`] in up to 80 columns.
 //!
 //! Nothing is said by colour alone; with [`Style::Colour`] headings and severities stand out more.
 

@@ -1,13 +1,17 @@
 //! The page of a lab run.
 
-use record::lab::{Cell, Document, PredictedArm};
+mod cell;
+mod overview;
+
+use record::lab::Document;
 
 use super::page::Page;
-use crate::excerpt::{Excerpt, Explained};
-use crate::headline::{self, Contrast};
-use crate::quantity::{DASH, bytes, percent, seconds, seconds_or_dash};
-use crate::sentence;
-use crate::svg::{self, Row, Scale, Sheet};
+use crate::excerpt::Explained;
+use crate::headline;
+use crate::{sentence, svg};
+
+/// Cells that stand open one below another; of more, each is folded under its title.
+const OPEN_CELLS: usize = 4;
 
 /// A lab run as one self-contained page.
 ///
@@ -16,12 +20,19 @@ use crate::svg::{self, Row, Scale, Sheet};
 pub fn lab(document: &Document, explained: &[Explained<'_>]) -> String {
     let mut page = Page::default();
     header(&mut page, document);
+    overview::cells(&mut page, document);
+    overview::sweep(&mut page, document);
+    let folded = document.cells.len() > OPEN_CELLS;
+    // Captures are explained by arm; in a sweep nobody could say which of its cells they show.
+    let swept = document.cells.iter().any(|cell| !cell.factors.is_empty());
+    let explained_here = if swept { &[] } else { explained };
     for (index, cell) in document.cells.iter().enumerate() {
-        page.markup("<section>\n");
-        measured(&mut page, cell, index == 0);
-        seconds_by_limit(&mut page, cell);
-        packets(&mut page, cell, explained);
-        page.markup("</section>\n");
+        let place = cell::Place {
+            number: index + 1,
+            folded,
+            most_points: points_per_line(document),
+        };
+        cell::section(&mut page, cell, &place, explained_here);
     }
     findings(&mut page, explained);
     conduct(&mut page, document);
@@ -34,7 +45,22 @@ pub fn lab(document: &Document, explained: &[Explained<'_>]) -> String {
         .collect();
     page.list("<h2>What the captures cannot tell</h2>\n", &caveats);
     page.manifest(&document.manifest);
-    page.finish(&format!("{} - Longhaul lab", document.scenario))
+    let title = format!("{} - Longhaul lab", document.scenario);
+    page.finish_with(
+        &title,
+        concat!(include_str!("../svg/arms.css"), include_str!("lab/lab.css")),
+        include_str!("lab/lab.js"),
+    )
+}
+
+/// Points of a line in a series, so that a page of a hundred cells still opens.
+fn points_per_line(document: &Document) -> usize {
+    /// About 15 bytes each: 3 MB of lines.
+    const ON_PAGE: usize = 200_000;
+    let arms = document.cells.iter().flat_map(|cell| &cell.arms);
+    let series = arms.filter(|arm| arm.series.is_some()).count();
+    // Five quantities each.
+    (ON_PAGE / (5 * series.max(1))).clamp(60, svg::MOST_POINTS)
 }
 
 fn header(page: &mut Page, document: &Document) {
@@ -62,187 +88,6 @@ fn header(page: &mut Page, document: &Document) {
         );
     }
     page.markup("</header>\n");
-}
-
-/// Every transfer, the distribution and the figures.
-fn measured(page: &mut Page, cell: &Cell, is_first: bool) {
-    page.markup("<h2>").text(&cell.workload);
-    for (factor, value) in &cell.factors {
-        page.markup(", ").text(factor).markup(" ").text(value);
-    }
-    page.markup("</h2>\n");
-    if !is_first && let Some(contrast) = Contrast::of(cell) {
-        let sentence = headline::sentence(&contrast);
-        page.element(
-            "<p><strong>",
-            &sentence.unwrap_or_default(),
-            "</strong></p>\n",
-        );
-    }
-    if !cell.valid {
-        let why = cell.why.as_deref().unwrap_or("no reason is recorded");
-        page.element(
-            "<p class=\"warning\">This cell is not valid: ",
-            why,
-            "</p>\n",
-        );
-    }
-    page.figure(
-        &svg::strips(cell, Sheet::Page),
-        "Every transfer as it was timed by the client. No design can come left of the floor.",
-    );
-    page.markup("<div class=\"pair\">\n");
-    page.figure(
-        &svg::completion(cell, Sheet::Page),
-        "Share of transfers that had ended after a time.",
-    );
-    page.markup("<dl>\n");
-    let floor = format!(
-        "{} = {}",
-        seconds(cell.floor_s),
-        sentence::without_total(&cell.floor_derivation)
-    );
-    page.element("<dt>floor</dt><dd>", &floor, "</dd>\n");
-    page.element("<dt>path</dt><dd>", &sentence::path(&cell.path), "</dd>\n");
-    for prediction in &cell.predictions {
-        page.element("<dt>predicted</dt><dd>", &predicted(prediction), "</dd>\n");
-    }
-    for arm in &cell.arms {
-        if let Some(first) = arm.first_unprimed_s {
-            let said = format!(
-                "{} for the first transfer through {}",
-                seconds(first),
-                arm.name
-            );
-            page.element("<dt>pool not primed</dt><dd>", &said, "</dd>\n");
-        }
-    }
-    page.markup("</dl>\n</div>\n");
-    table(page, cell);
-}
-
-fn predicted(prediction: &PredictedArm) -> String {
-    let error = prediction.error.map_or_else(String::new, |error| {
-        format!(" (error {} %)", sentence::signed_percent(error))
-    });
-    format!(
-        "{} for {}, before it ran; measured {}{error}. {}",
-        seconds(prediction.predicted_s),
-        prediction.arm,
-        seconds_or_dash(prediction.measured_s),
-        prediction.derivation
-    )
-}
-
-fn table(page: &mut Page, cell: &Cell) {
-    let unit = sentence::time_unit(cell);
-    let rows: Vec<Vec<String>> = cell
-        .arms
-        .iter()
-        .map(|arm| {
-            let failed = if arm.failed == 0 {
-                String::new()
-            } else {
-                format!(" ({} failed)", arm.failed)
-            };
-            vec![
-                format!("{}{failed}", arm.name),
-                arm.n.to_string(),
-                unit.number_or_dash(arm.median_s),
-                unit.number_or_dash(arm.p05_s),
-                unit.number_or_dash(arm.p95_s),
-                unit.interval(arm.ci95_s),
-                arm.share_of_floor.map_or_else(|| DASH.into(), percent),
-                unit.reported(&arm.by_position_s),
-                unit.reported(&arm.reported_s),
-            ]
-        })
-        .collect();
-    let first = format!("times in {}", unit.symbol());
-    let heads = [
-        first.as_str(),
-        "n",
-        "median",
-        "p05",
-        "p95",
-        "95 % of median",
-        "of floor",
-        "by place in block",
-        "field report",
-    ];
-    page.markup("<div class=\"short\">");
-    page.table(&heads, &rows, &[0, 7, 8]);
-    page.markup("</div>\n");
-}
-
-fn seconds_by_limit(page: &mut Page, cell: &Cell) {
-    let rows: Vec<Row<'_>> = cell
-        .arms
-        .iter()
-        .filter(|arm| arm.limits.values().any(|time| *time > 0.0))
-        .map(|arm| Row {
-            name: &arm.name,
-            limits: &arm.limits,
-        })
-        .collect();
-    if rows.is_empty() {
-        return;
-    }
-    page.markup("<h3>Where each second went</h3>\n");
-    page.figure(
-        &svg::budgets(&rows, Sheet::Page),
-        "Mean seconds per transfer by what held it back, from the captures.",
-    );
-}
-
-/// The median transfer of two arms side by side, on the same scales.
-fn packets(page: &mut Page, cell: &Cell, explained: &[Explained<'_>]) {
-    let drawn: Vec<(&str, Excerpt<'_>)> = explained
-        .iter()
-        .filter_map(|one| Some((one.arm, Excerpt::of_workload(one.document, cell)?)))
-        .collect();
-    if drawn.is_empty() {
-        return;
-    }
-    let contrast = Contrast::of(cell);
-    let ends: Vec<&str> = contrast.map_or_else(Vec::new, |contrast| {
-        vec![contrast.before.name.as_str(), contrast.after.name.as_str()]
-    });
-    let mut shown: Vec<&(&str, Excerpt<'_>)> = ends
-        .iter()
-        .filter_map(|name| drawn.iter().find(|(arm, _)| arm == name))
-        .collect();
-    if shown.is_empty() {
-        shown = drawn.iter().take(2).collect();
-    }
-    let excerpts: Vec<&Excerpt<'_>> = shown.iter().map(|(_, excerpt)| excerpt).collect();
-    let scale = Scale::of(&excerpts);
-    page.markup("<h3>One transfer, packet by packet</h3>\n<div class=\"pair\">\n");
-    for (arm, excerpt) in &shown {
-        page.markup("<div>");
-        let title = format!("{arm}: {}", seconds(excerpt.duration_s()));
-        page.element("<h3>", &title, "</h3>\n");
-        page.figure(
-            &svg::sequence(excerpt, &scale, Sheet::Page),
-            "Sequence graph: each stroke is a segment, the line right of it its acknowledgment.",
-        );
-        let flight = format!("Bytes in flight of {}.", asked(excerpt));
-        page.figure(&svg::in_flight(excerpt, &scale, Sheet::Page), &flight);
-        page.markup("</div>\n");
-    }
-    page.markup("</div>\n");
-}
-
-/// The request that an excerpt shows, for its caption.
-fn asked(excerpt: &Excerpt<'_>) -> String {
-    let connection = excerpt.connection;
-    let request = excerpt.transfer.map_or_else(String::new, |transfer| {
-        format!("{} ({}), ", transfer.request, bytes(transfer.request_bytes))
-    });
-    format!(
-        "{request}connection {} to {}:{}",
-        connection.id, connection.server.host, connection.server.port
-    )
 }
 
 fn findings(page: &mut Page, explained: &[Explained<'_>]) {

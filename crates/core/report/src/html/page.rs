@@ -44,12 +44,15 @@ impl Page {
         self.markup(close)
     }
 
-    /// A picture with what it shows; the picture comes from [`svg`], which escapes.
+    /// A picture with what it shows, unless that was said before; the picture comes from [`svg`], which escapes.
     pub(super) fn figure(&mut self, picture: &str, caption: &str) -> &mut Self {
         self.markup("<figure>\n<div class=\"picture\">");
         self.0.push_str(picture);
         self.markup("</div>");
-        self.element("<figcaption>", caption, "</figcaption>\n</figure>\n")
+        if !caption.is_empty() {
+            self.element("<figcaption>", caption, "</figcaption>\n");
+        }
+        self.markup("</figure>\n")
     }
 
     /// A table; columns beyond `left` hold numbers.
@@ -170,9 +173,18 @@ impl Page {
 
     /// The whole document.
     pub(super) fn finish(self, title: &str) -> String {
+        self.finish_with(title, "", include_str!("page.js"))
+    }
+
+    /// The whole document with styles after the usual ones, and with this script.
+    pub(super) fn finish_with(
+        self,
+        title: &str,
+        more_style: &'static str,
+        script: &'static str,
+    ) -> String {
         let title = for_markup(title);
         let (page_style, picture_style) = (include_str!("page.css"), svg::STYLE);
-        let script = include_str!("page.js");
         let body = self.0;
         format!(
             r#"<!doctype html>
@@ -184,7 +196,7 @@ impl Page {
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <title>{title}</title>
 <style>
-{picture_style}{page_style}</style>
+{picture_style}{page_style}{more_style}</style>
 </head>
 <body class="lh">
 <main>

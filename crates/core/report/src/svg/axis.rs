@@ -9,6 +9,8 @@ pub(super) enum Unit {
     Seconds,
     Bytes,
     Share,
+    /// Bits per second.
+    Rate,
 }
 
 /// Values from `from` to `to` on pixels from `start` to `end`.
@@ -27,6 +29,7 @@ impl Unit {
             Self::Seconds => "s",
             Self::Bytes => "B",
             Self::Share => "share",
+            Self::Rate => "bit/s",
         }
     }
 
@@ -41,6 +44,10 @@ impl Unit {
             Self::Bytes if largest < 2e9 => (1e-6, "MB"),
             Self::Bytes => (1e-9, "GB"),
             Self::Share => (100.0, "%"),
+            Self::Rate if largest < 2e3 => (1.0, "bit/s"),
+            Self::Rate if largest < 2e6 => (1e-3, "kbit/s"),
+            Self::Rate if largest < 2e9 => (1e-6, "Mbit/s"),
+            Self::Rate => (1e-9, "Gbit/s"),
         }
     }
 }
@@ -57,7 +64,7 @@ impl Axis {
     }
 
     /// Round values, about `wanted` of them, with their labels. The unit stands at the last one.
-    fn ticks(&self, wanted: u32) -> Vec<(f64, String)> {
+    pub(super) fn ticks(&self, wanted: u32) -> Vec<(f64, String)> {
         let (factor, unit) = self.unit.scale(self.to.abs().max(self.from.abs()));
         let (from, to) = (self.from * factor, self.to * factor);
         let Some(step) = round_step((to - from) / f64::from(wanted.max(1))) else {
@@ -98,7 +105,12 @@ impl Axis {
 
     /// Draws this axis left of a plot whose right end is `right`.
     pub(super) fn draw_left(&self, canvas: &mut Canvas, left: f64, right: f64) {
-        for (value, label) in self.ticks(5) {
+        self.draw_left_with(canvas, left, right, 5);
+    }
+
+    /// The same with about `wanted` labels, for flat plots.
+    pub(super) fn draw_left_with(&self, canvas: &mut Canvas, left: f64, right: f64, wanted: u32) {
+        for (value, label) in self.ticks(wanted) {
             let y = self.at(value);
             canvas.line("lh-grid", (left, y), (right, y));
             canvas.text("lh-quiet", (left - 7.0, y + 4.0), Anchor::End, &label);
@@ -111,7 +123,31 @@ const EDGE: f64 = 12.0;
 
 /// About how wide a text is, in pixels at the size of labels.
 pub(super) fn text_width(text: &str) -> f64 {
-    float(u64::try_from(text.chars().count()).unwrap_or(u64::MAX)) * 6.6
+    float_of(text.chars().count()) * LETTER
+}
+
+/// A letter's width at the size of labels, in pixels.
+const LETTER: f64 = 6.6;
+
+fn float_of(count: usize) -> f64 {
+    float(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+/// A text that fits into so many pixels: where it does not, its middle gives way.
+pub(super) fn fitted(text: &str, pixels: f64) -> String {
+    let letters: Vec<char> = text.chars().collect();
+    let mut kept = letters.len();
+    while kept > 2 && text_width(text) > pixels && float_of(kept) * LETTER > pixels {
+        kept -= 1;
+    }
+    if kept == letters.len() {
+        return text.to_owned();
+    }
+    let head = kept / 2;
+    let tail = kept - head - 1;
+    let head = letters.iter().take(head);
+    let tail = letters.iter().skip(letters.len() - tail);
+    head.chain(std::iter::once(&'…')).chain(tail).collect()
 }
 
 /// The smallest of 1, 2 and 5 times a power of ten that is at least `least`.
@@ -160,6 +196,21 @@ mod tests {
             ["0", "20", "40", "60", "80", "100 %"]
         );
         assert_eq!(labels(&axis(1.0, 1.0, Unit::Seconds)), [""; 0]);
+    }
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        assert_eq!(fitted("relay", 66.0), "relay");
+        assert_eq!(fitted("a-very-long-name-of-an-arm", 66.0), "a-ver…-arm");
+        assert_eq!(fitted("", 66.0), "");
+    }
+
+    #[test]
+    fn rates_have_the_unit_that_people_would_choose() {
+        assert_eq!(
+            labels(&axis(0.0, 104e6, Unit::Rate)),
+            ["0", "50", "100 Mbit/s"]
+        );
     }
 
     proptest! {

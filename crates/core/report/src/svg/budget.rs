@@ -2,15 +2,16 @@
 
 use record::{LimitName, LimitSeconds};
 
-use super::axis::{Axis, Unit, text_width};
+use super::axis::{Axis, Unit, fitted, text_width};
 use super::canvas::{Anchor, Canvas};
+use super::distribution::{LONGEST_NAME, names_width};
 use super::style::{Sheet, limit_class};
 use crate::limits::{in_order, meaning};
 use crate::quantity::{float, percent, seconds};
 
 const WIDTH: f64 = 920.0;
-const LEFT: f64 = 104.0;
 const RIGHT: f64 = 840.0;
+const LEGEND_COLUMN: f64 = 400.0;
 const ROW: f64 = 44.0;
 const TOP: f64 = 8.0;
 
@@ -28,6 +29,7 @@ pub(crate) fn budgets(rows: &[Row<'_>], sheet: Sheet) -> String {
         .map(|row| row.limits.values().sum::<f64>())
         .filter(|value| value.is_finite())
         .fold(0.0, f64::max);
+    let left = names_width(rows.iter().map(|row| row.name));
     let count = |length: usize| float(u64::try_from(length).unwrap_or_default());
     let bottom = TOP + ROW * count(rows.len());
     let names: Vec<LimitName> = LimitName::ALL
@@ -42,7 +44,7 @@ pub(crate) fn budgets(rows: &[Row<'_>], sheet: Sheet) -> String {
     let x = Axis {
         from: 0.0,
         to: longest,
-        start: LEFT,
+        start: left,
         end: RIGHT,
         unit: Unit::Seconds,
     };
@@ -52,7 +54,7 @@ pub(crate) fn budgets(rows: &[Row<'_>], sheet: Sheet) -> String {
     }
     for (index, name) in names.iter().enumerate() {
         let at = (
-            LEFT + 400.0 * count(index % 2),
+            left + LEGEND_COLUMN * count(index % 2),
             legend_top + 20.0 * count(index / 2),
         );
         canvas.rectangle(limit_class(*name), (at.0, at.1 - 10.0), (12.0, 12.0), "");
@@ -70,7 +72,8 @@ pub(crate) fn budgets(rows: &[Row<'_>], sheet: Sheet) -> String {
 fn bar(canvas: &mut Canvas, row: &Row<'_>, x: &Axis, top: f64) {
     let height = ROW - 14.0;
     let baseline = top + height / 2.0 + 4.0;
-    canvas.text("lh-strong", (LEFT - 12.0, baseline), Anchor::End, row.name);
+    let name = fitted(row.name, LONGEST_NAME / 1.1);
+    canvas.text("lh-strong", (x.start - 12.0, baseline), Anchor::End, &name);
     let mut from = 0.0;
     for part in in_order(row.limits) {
         let (left, right) = (x.at(from), x.at(from + part.seconds));

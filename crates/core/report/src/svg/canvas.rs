@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::style::{STYLE, Sheet};
+use super::style::{ARMS, STYLE, Sheet};
 use crate::clean::for_markup;
 
 /// An `<svg>` element in the making. Coordinates are in pixels of its view box.
@@ -114,6 +114,51 @@ impl Canvas {
         ));
     }
 
+    /// A text that stands for a longer one.
+    pub(super) fn text_with(
+        &mut self,
+        class: &str,
+        at: (f64, f64),
+        anchor: Anchor,
+        text: &str,
+        title: &str,
+    ) {
+        self.push(format_args!("<g><title>{}</title>", for_markup(title)));
+        self.text(class, at, anchor, text);
+        self.push(format_args!("</g>"));
+    }
+
+    /// Everything drawn by `draw` is a plot of its own, whose values a page can read back under the
+    /// pointer. `name` says what it shows.
+    pub(super) fn panel(
+        &mut self,
+        x: &super::axis::Axis,
+        y: &super::axis::Axis,
+        name: &str,
+        draw: impl FnOnce(&mut Self),
+    ) {
+        let outer = std::mem::take(&mut self.plot);
+        self.readable(x, y);
+        let plot = std::mem::replace(&mut self.plot, outer);
+        self.push(format_args!(
+            r#"<g class="lh-panel" data-name="{}"{plot}>"#,
+            for_markup(name)
+        ));
+        draw(self);
+        self.push(format_args!("</g>"));
+    }
+
+    /// A path that belongs to an arm and says so to the page.
+    pub(super) fn path_of(&mut self, class: &str, commands: &str, arm: &str) {
+        if commands.is_empty() {
+            return;
+        }
+        self.push(format_args!(
+            r#"<path class="{class}" data-arm="{0}" d="{commands}"><title>{0}</title></path>"#,
+            for_markup(arm)
+        ));
+    }
+
     /// Everything drawn by `draw` is cut to a box.
     pub(super) fn clipped(
         &mut self,
@@ -136,7 +181,7 @@ impl Canvas {
     /// The whole element. `title` names the picture, `description` says what it shows.
     pub(super) fn finish(self, sheet: Sheet, title: &str, description: &str) -> String {
         let style = match sheet {
-            Sheet::Own => format!("<style>\n{STYLE}</style>\n"),
+            Sheet::Own => format!("<style>\n{STYLE}{ARMS}</style>\n"),
             Sheet::Page => String::new(),
         };
         let paper = match sheet {
@@ -186,6 +231,23 @@ pub(super) fn steps(points: impl IntoIterator<Item = (f64, f64)>) -> String {
             }
         }
         last = Some((x, y));
+    }
+    commands
+}
+
+/// A path through points by straight lines.
+pub(super) fn polyline(points: impl IntoIterator<Item = (f64, f64)>) -> String {
+    let mut commands = String::new();
+    let mut last = None;
+    for (x, y) in points {
+        let point = format!("{} {}", px(x), px(y));
+        // Points on one pixel would make the file larger and the line no better.
+        if last.as_ref() == Some(&point) {
+            continue;
+        }
+        commands.push(if last.is_none() { 'M' } else { 'L' });
+        commands.push_str(&point);
+        last = Some(point);
     }
     commands
 }

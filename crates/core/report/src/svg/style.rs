@@ -14,6 +14,9 @@ pub(crate) enum Sheet {
 /// The sheet. Colours keep a contrast of at least 3:1 against the paper in both schemes (WCAG 2.2, 1.4.11).
 pub(super) const STYLE: &str = include_str!("style.css");
 
+/// Colours and dashes of further arms, beside those that [`STYLE`] has.
+pub(crate) const ARMS: &str = include_str!("arms.css");
+
 /// The class of a limit's colour.
 pub(crate) const fn limit_class(name: LimitName) -> &'static str {
     match name {
@@ -37,7 +40,10 @@ pub(crate) const fn limit_class(name: LimitName) -> &'static str {
 
 /// The class of an arm: the usual ones look the same in every report, others go by their place.
 pub(crate) fn arm_class(name: &str, index: usize) -> &'static str {
-    const CLASSES: [&str; 5] = ["lh-arm0", "lh-arm1", "lh-arm2", "lh-arm3", "lh-arm4"];
+    const CLASSES: [&str; 10] = [
+        "lh-arm0", "lh-arm1", "lh-arm2", "lh-arm3", "lh-arm4", "lh-arm5", "lh-arm6", "lh-arm7",
+        "lh-arm8", "lh-arm9",
+    ];
     let place = match name {
         "direct" => 0,
         "direct-reuse" | "report" => 1,

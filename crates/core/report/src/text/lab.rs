@@ -1,20 +1,18 @@
 //! The end of a lab run: what was measured, against floor, field report and prediction.
 
-use std::fmt::Write as _;
-
 use record::lab::{Arm, Cell, Document, Priming};
 
 use super::layout::{Align, Table, paragraph};
 use super::{Emphasis, Style};
 use crate::clean::for_terminal;
-use crate::headline;
-use crate::quantity::{DASH, percent, seconds, seconds_or_dash};
-use crate::sentence;
+use crate::measure::Measured;
+use crate::quantity::{DASH, percent, ratio, seconds, seconds_or_dash};
+use crate::{headline, sentence};
 
 /// Columns that the table may use.
-const WIDTH: usize = 100;
+const WIDTH: usize = 80;
 
-/// A lab run as a table, up to 100 columns wide; ends with a newline.
+/// A lab run as a table, up to 80 columns wide; ends with a newline.
 pub fn lab(document: &Document, style: Style) -> String {
     let mut text = String::new();
     let title = format!(
@@ -40,25 +38,30 @@ pub fn lab(document: &Document, style: Style) -> String {
 }
 
 fn cell_text(text: &mut String, cell: &Cell, style: Style) {
-    let mut title = for_terminal(&cell.workload);
-    for (factor, value) in &cell.factors {
-        let _ = write!(title, "  {}={}", for_terminal(factor), for_terminal(value));
-    }
-    line(text, &style.paint(Emphasis::Heading, &title));
+    let title = paragraph("", &sentence::cell_title(cell), WIDTH);
+    line(text, &style.paint(Emphasis::Heading, title.trim_end()));
     text.push_str(&paragraph("  path   ", &sentence::path(&cell.path), WIDTH));
-    let floor = format!(
-        "{} = {}",
-        seconds(cell.floor_s),
-        sentence::without_total(&cell.floor_derivation)
-    );
-    text.push_str(&paragraph("  floor  ", &floor, WIDTH));
+    if let Some(bound) = sentence::bound(cell) {
+        let label = format!("  {}  ", Measured::of(cell).bound_name());
+        text.push_str(&paragraph(&label, &bound, WIDTH));
+    }
     if !cell.valid {
         let why = cell.why.as_deref().unwrap_or("no reason is recorded");
         let warning = paragraph("  not valid: ", why, WIDTH);
         text.push_str(&style.paint(Emphasis::Alarm, warning.trim_end_matches('\n')));
         text.push('\n');
     }
+    for arm in &cell.arms {
+        if let Some(invalid) = sentence::invalid_blocks(arm) {
+            let lines = paragraph("  ", &invalid, WIDTH);
+            text.push_str(&style.paint(Emphasis::Notice, lines.trim_end_matches('\n')));
+            text.push('\n');
+        }
+    }
     arms(text, cell, style);
+    reported(text, cell);
+    comparisons(text, cell);
+    transport(text, cell);
     for prediction in &cell.predictions {
         let label = format!("  predicted for {}: ", for_terminal(&prediction.arm));
         let error = prediction.error.map_or_else(String::new, |error| {
@@ -76,36 +79,12 @@ fn cell_text(text: &mut String, cell: &Cell, style: Style) {
 
 /// The table of a cell's arms, and below it what belongs to single arms.
 fn arms(text: &mut String, cell: &Cell, style: Style) {
-    use Align::{Left, Right};
-    let unit = sentence::time_unit(cell);
-    let mut table = Table::new(2, &[Left, Right, Right, Right, Right, Left, Right, Left]);
-    table.row([
-        format!("times in {}", unit.symbol()),
-        "n".into(),
-        "median".into(),
-        "p05".into(),
-        "p95".into(),
-        "95 % of median".into(),
-        "of floor".into(),
-        "field report".into(),
-    ]);
-    for arm in &cell.arms {
-        let failed = if arm.failed == 0 {
-            String::new()
-        } else {
-            format!(" ({} failed)", arm.failed)
-        };
-        table.row([
-            format!("{}{failed}", arm.name),
-            arm.n.to_string(),
-            unit.number_or_dash(arm.median_s),
-            unit.number_or_dash(arm.p05_s),
-            unit.number_or_dash(arm.p95_s),
-            unit.interval(arm.ci95_s),
-            arm.share_of_floor.map_or_else(|| DASH.into(), percent),
-            unit.reported(&arm.reported_s),
-        ]);
-    }
+    let mut table = if Measured::of(cell).is_rate() {
+        rates(cell)
+    } else {
+        times(cell)
+    };
+    table.fit(WIDTH);
     let lines = table.lines();
     for (index, row) in lines.iter().enumerate() {
         let emphasis = match index.checked_sub(1) {
@@ -127,6 +106,145 @@ fn arms(text: &mut String, cell: &Cell, style: Style) {
     }
 }
 
+fn times(cell: &Cell) -> Table {
+    use Align::{Left, Right};
+    let unit = sentence::time_unit(cell);
+    let mut table = Table::new(2, &[Left, Right, Right, Left, Right, Right, Right]);
+    table.row([
+        format!("times in {}", unit.symbol()),
+        "n".into(),
+        "median".into(),
+        "95 % of median".into(),
+        "p05".into(),
+        "p95".into(),
+        "of floor".into(),
+    ]);
+    for arm in &cell.arms {
+        table.row([
+            name_with_failures(arm),
+            arm.n.to_string(),
+            unit.number_or_dash(arm.median_s),
+            unit.interval(arm.ci95_s),
+            unit.number_or_dash(arm.p05_s),
+            unit.number_or_dash(arm.p95_s),
+            arm.share_of_floor.map_or_else(|| DASH.into(), percent),
+        ]);
+    }
+    table
+}
+
+fn rates(cell: &Cell) -> Table {
+    use Align::{Left, Right};
+    let unit = sentence::rate_unit(cell);
+    let measured = Measured::of(cell);
+    let mut table = Table::new(2, &[Left, Right, Right, Left, Right]);
+    table.row([
+        format!("goodput in {}", unit.symbol()),
+        "n".into(),
+        "median".into(),
+        "95 % of median".into(),
+        "of ceiling".into(),
+    ]);
+    for arm in &cell.arms {
+        table.row([
+            name_with_failures(arm),
+            arm.n.to_string(),
+            unit.number_or_dash(measured.median(arm)),
+            unit.interval(measured.interval(arm)),
+            arm.share_of_floor.map_or_else(|| DASH.into(), percent),
+        ]);
+    }
+    table
+}
+
+fn name_with_failures(arm: &Arm) -> String {
+    if arm.failed == 0 {
+        arm.name.clone()
+    } else {
+        format!("{} ({} failed)", arm.name, arm.failed)
+    }
+}
+
+/// What the field report measured, beside what was measured here.
+fn reported(text: &mut String, cell: &Cell) {
+    let measured = Measured::of(cell);
+    let unit = sentence::time_unit(cell);
+    for arm in &cell.arms {
+        let figures = measured.reported(arm);
+        if figures.is_empty() {
+            continue;
+        }
+        let shown = if measured.is_rate() {
+            let rates = figures.iter().map(|figure| measured.shown(*figure));
+            rates.collect::<Vec<_>>().join(", ")
+        } else {
+            format!("{} {}", unit.reported(figures), unit.symbol())
+        };
+        let said = format!("field report, {}: {shown}", arm.name);
+        text.push_str(&paragraph("  ", &said, WIDTH));
+    }
+}
+
+/// Every other arm against the first.
+fn comparisons(text: &mut String, cell: &Cell) {
+    use Align::{Left, Right};
+    let Some(first) = cell.comparisons.first() else {
+        return;
+    };
+    let unit = sentence::time_unit(cell);
+    let mut table = Table::new(2, &[Left, Right, Left, Right, Right, Right]);
+    table.row([
+        format!("against {}", first.against),
+        "ratio".into(),
+        "95 % of ratio".into(),
+        "difference".into(),
+        "p".into(),
+        "effect".into(),
+    ]);
+    for comparison in &cell.comparisons {
+        let interval = comparison.ratio_ci95.map_or_else(
+            || DASH.into(),
+            |(low, high)| format!("{} to {}", ratio(low), ratio(high)),
+        );
+        table.row([
+            comparison.arm.clone(),
+            comparison.ratio.map_or_else(|| DASH.into(), ratio),
+            interval,
+            sentence::difference(comparison, unit),
+            comparison.p.map_or_else(|| DASH.into(), sentence::p_value),
+            sentence::effect(comparison.effect),
+        ]);
+    }
+    table.fit(WIDTH);
+    text.push('\n');
+    for row in table.lines() {
+        line(text, &row);
+    }
+    let tests = sentence::tests(&cell.comparisons);
+    let tests = format!("{tests} The effect is Cliff's delta.");
+    text.push_str(&paragraph("  ", &tests, WIDTH));
+}
+
+fn transport(text: &mut String, cell: &Cell) {
+    let tables = [sentence::transport(cell), sentence::rivals(cell)];
+    for of_cell in tables.into_iter().flatten() {
+        let mut columns = vec![Align::Right; of_cell.heads.len()];
+        if let Some(names) = columns.first_mut() {
+            *names = Align::Left;
+        }
+        let mut table = Table::new(2, &columns);
+        table.row(&of_cell.heads);
+        for row in &of_cell.rows {
+            table.row(row);
+        }
+        table.fit(WIDTH);
+        text.push('\n');
+        for row in table.lines() {
+            line(text, &row);
+        }
+    }
+}
+
 /// Failures alarm; the relay is what people look for.
 fn emphasis_of(cell: &Cell, index: usize) -> Option<Emphasis> {
     match cell.arms.get(index) {
@@ -138,6 +256,9 @@ fn emphasis_of(cell: &Cell, index: usize) -> Option<Emphasis> {
 
 /// Where arms change from the first to the last transfer of a block, as a reused connection does.
 fn positions(text: &mut String, cell: &Cell) {
+    if Measured::of(cell).is_rate() {
+        return;
+    }
     let shown: Vec<&Arm> = cell
         .arms
         .iter()
@@ -159,6 +280,7 @@ fn positions(text: &mut String, cell: &Cell) {
         let values = arm.by_position_s.iter().map(|value| unit.number(*value));
         table.row([arm.name.clone()].into_iter().chain(values));
     }
+    table.fit(WIDTH);
     text.push('\n');
     for row in table.lines() {
         line(text, &row);

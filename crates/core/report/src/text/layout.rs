@@ -83,6 +83,31 @@ impl Table {
         self.rows.push(cells.collect());
     }
 
+    /// Shortens the first column (names) so that lines have at most `width` columns, as far as eight
+    /// letters of each name; then columns are left out from the right.
+    pub(super) fn fit(&mut self, width: usize) {
+        const LEAST: usize = 8;
+        let longest = |table: &Self| table.lines().iter().map(|line| line.chars().count()).max();
+        while longest(self).is_some_and(|longest| longest > width) {
+            let excess = longest(self).unwrap_or(width).saturating_sub(width);
+            let names = self.rows.iter().filter_map(|row| row.first());
+            let widest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+            if widest > LEAST {
+                let room = widest.saturating_sub(excess).max(LEAST);
+                for name in self.rows.iter_mut().filter_map(|row| row.first_mut()) {
+                    *name = elided(name, room);
+                }
+            } else if self.columns.len() > 2 {
+                self.columns.pop();
+                for row in &mut self.rows {
+                    row.truncate(self.columns.len());
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
     /// The lines, without trailing spaces.
     pub(super) fn lines(&self) -> Vec<String> {
         let widths: Vec<usize> = (0..self.columns.len())
@@ -111,6 +136,19 @@ impl Table {
     }
 }
 
+/// A name in at most `room` letters: its middle gives way, because both of its ends tell it from others.
+fn elided(name: &str, room: usize) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= room {
+        return name.to_owned();
+    }
+    let kept = room.saturating_sub(1);
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    let head = letters.iter().take(head);
+    let tail = letters.iter().skip(letters.len() - tail);
+    head.chain(std::iter::once(&'…')).chain(tail).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -131,6 +169,16 @@ mod tests {
         table.row(["arm", "n"]);
         table.row(["direct", "20"]);
         assert_eq!(table.lines(), ["  arm      n", "  direct  20"]);
+    }
+
+    #[test]
+    fn long_names_give_way_before_numbers_do() {
+        let mut table = Table::new(2, &[Align::Left, Align::Right, Align::Left]);
+        table.row(["a-name-that-is-longer-than-a-line", "20", "note"]);
+        table.fit(20);
+        assert_eq!(table.lines(), ["  a-na…ine  20  note"]);
+        table.fit(15);
+        assert_eq!(table.lines(), ["  a-na…ine  20"]);
     }
 
     proptest! {

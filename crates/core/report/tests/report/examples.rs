@@ -6,7 +6,7 @@ use record::explain::{
     self, Capture, Close, Confidence, Connection, DataPoint, Direction, Directions, Echo, Endpoint,
     Evidence, Finding, Negotiated, Prediction, Rtt, Series, Severity, Transfer,
 };
-use record::lab::{self, Arm, Assertion, Cell, PathCheck, PredictedArm, Priming};
+use record::lab::{self, Arm, Assertion, Cell, Comparison, PathCheck, PredictedArm, Priming};
 use record::{LimitName, LimitSeconds, Manifest};
 
 const RTT: f64 = 0.2004;
@@ -99,6 +99,7 @@ fn cell(name: &str, bytes: u32, floor: f64, derivation: &str, arms: Vec<Arm>) ->
         },
         floor_s: floor,
         floor_derivation: derivation.into(),
+        comparisons: comparisons(&arms),
         predictions: vec![PredictedArm {
             arm: "relay".into(),
             predicted_s: predicted,
@@ -109,6 +110,30 @@ fn cell(name: &str, bytes: u32, floor: f64, derivation: &str, arms: Vec<Arm>) ->
         arms,
         ..Cell::default()
     }
+}
+
+/// Every arm against the first, with the figures that a reader expects beside them.
+pub(crate) fn comparisons(arms: &[Arm]) -> Vec<Comparison> {
+    let first = &arms[0];
+    let median = |arm: &Arm| arm.median_s.unwrap_or(1.0);
+    let of = |arm: &Arm| {
+        let (ratio, difference) = (median(arm) / median(first), median(arm) - median(first));
+        Comparison {
+            arm: arm.name.clone(),
+            against: first.name.clone(),
+            ratio: Some(ratio),
+            ratio_ci95: Some((ratio * 0.99, ratio * 1.01)),
+            difference_s: Some(difference),
+            difference_ci95_s: Some((difference - 0.002, difference + 0.003)),
+            shift: Some(difference),
+            paired: true,
+            p: Some(0.000_001_9),
+            test: "Wilcoxon signed-rank, exact".into(),
+            effect: Some(-0.95),
+            ..Comparison::default()
+        }
+    };
+    arms.iter().skip(1).map(of).collect()
 }
 
 /// A run of case C with figures as measured and as the report gives them.

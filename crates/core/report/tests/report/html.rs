@@ -2,7 +2,7 @@ use longhaul_report::{Explained, html};
 use proptest::prelude::*;
 use record::explain;
 
-use crate::examples;
+use crate::{examples, sweep};
 
 fn lab_page() -> String {
     let (direct, relay) = (examples::explained(), examples::explained_hot());
@@ -61,12 +61,19 @@ fn the_page_of_an_explanation_draws_the_largest_connections() {
 
 #[test]
 fn a_page_fetches_nothing() {
-    for page in [lab_page(), html::explain(&examples::explained())] {
+    for page in [
+        lab_page(),
+        html::lab(&sweep::document(2, 2), &[]),
+        html::explain(&examples::explained()),
+    ] {
         let page = page.replace("http://www.w3.org/2000/svg", "");
+        // Comments of the scripts, and ways within the page.
+        let lines = page.lines().filter(|line| !line.trim().starts_with("//"));
+        let page = lines.collect::<Vec<_>>().join("\n");
+        let page = page.replace("href=\"#", "");
         for reference in [
             "http:", "https:", "//", "src=", "href=", "@import", "url(", "<link",
         ] {
-            let page = page.replace("// The values under the pointer.", "");
             assert!(!page.contains(reference), "{reference}");
         }
     }
@@ -74,7 +81,12 @@ fn a_page_fetches_nothing() {
 
 #[test]
 fn every_element_that_opens_closes() {
-    for page in [lab_page(), html::explain(&examples::explained())] {
+    for page in [
+        lab_page(),
+        html::lab(&sweep::document(3, 2), &[]),
+        html::lab(&sweep::crowded(), &[]),
+        html::explain(&examples::explained()),
+    ] {
         let page = page
             .split("<body")
             .nth(1)
@@ -85,7 +97,7 @@ fn every_element_that_opens_closes() {
         for name in [
             "section", "figure", "div", "table", "tr", "td", "th", "svg", "text", "rect",
             "details", "article", "ul", "li", "dl", "h1", "h2", "h3", "p", "span", "code", "pre",
-            "title", "desc",
+            "title", "desc", "g", "a",
         ] {
             let opened = page.matches(&format!("<{name}>")).count()
                 + page.matches(&format!("<{name} ")).count();
@@ -98,6 +110,43 @@ fn every_element_that_opens_closes() {
             assert_eq!(opened, closed + alone, "{name}");
         }
     }
+}
+
+#[test]
+fn the_page_of_a_sweep_has_every_picture() {
+    let document = sweep::document(3, 3);
+    let page = html::lab(&document, &[]);
+    keep("report-sweep.html", &page);
+    keep("report-crowded.html", &html::lab(&sweep::crowded(), &[]));
+    keep(
+        "report-streams.html",
+        &html::lab(&sweep::document(1, 2), &[]),
+    );
+    for (words, count) in [
+        ("Goodput by path.rtt", 3),
+        ("Goodput by path.loss", 3),
+        ("One transfer of stream of 20 s over time", 9),
+        ("Rates of stream of 20 s", 9),
+        ("data-name=\"queue at the bottleneck\"", 9),
+        ("Cliff&#39;s delta", 9),
+        ("buffer delay", 9),
+        ("and repeated: RTT 74.1 ms instead of 70 ms", 9),
+        ("href=\"#cell-", 9),
+        ("<details class=\"cell\">", 9),
+        ("This cell is not valid: ", 1),
+        ("net.ipv4.tcp_rmem", 1),
+    ] {
+        let page = page.replace('\u{a0}', " ");
+        assert_eq!(page.matches(words).count(), count, "{words}");
+    }
+}
+
+#[test]
+fn a_page_of_a_hundred_cells_still_opens() {
+    let page = html::lab(&sweep::hundred(), &[]);
+    keep("report-hundred.html", &page);
+    assert!(page.len() < 12_000_000, "{} bytes", page.len());
+    assert!(page.contains("further combinations are in the table"));
 }
 
 #[test]
@@ -191,7 +240,7 @@ proptest! {
             html::lab(&lab, &explained) + &html::explain(&explain)
         };
         // As long as the hostile one, because labels are left out where they do not fit.
-        let harmless = "x".repeat(text.len());
+        let harmless = "x".repeat(text.chars().count());
         prop_assert_eq!(skeleton(&pages(&text)), skeleton(&pages(&harmless)));
     }
 }

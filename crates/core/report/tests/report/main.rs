@@ -8,4 +8,5 @@
 mod examples;
 mod html;
 mod svg;
+mod sweep;
 mod text;

@@ -1,7 +1,7 @@
 use longhaul_report::svg;
 use record::explain::DataPoint;
 
-use crate::examples;
+use crate::{examples, sweep};
 
 /// A picture without its style sheet, which has a file of its own.
 fn drawn(picture: &str) -> String {
@@ -59,6 +59,59 @@ fn every_transfer_of_three_arms() {
 fn where_each_second_went() {
     let cell = examples::lab().cells.remove(0);
     insta::assert_snapshot!(drawn(&svg::limit_budgets(&cell.arms)));
+}
+
+#[test]
+fn rates_of_four_arms() {
+    let mut cell = sweep::document(1, 2).cells.remove(1);
+    for arm in &mut cell.arms {
+        arm.samples_bps.truncate(3);
+    }
+    insta::assert_snapshot!(drawn(&svg::completion_times(&cell)) + &drawn(&svg::transfers(&cell)));
+}
+
+#[test]
+fn one_transfer_over_time() {
+    let mut cell = sweep::document(1, 2).cells.remove(1);
+    for arm in &mut cell.arms {
+        if let Some(series) = &mut arm.series {
+            series.points.truncate(8);
+        }
+    }
+    insta::assert_snapshot!(drawn(&svg::transfer_over_time(&cell).unwrap()));
+    for arm in &mut cell.arms {
+        arm.series = None;
+    }
+    assert_eq!(svg::transfer_over_time(&cell), None);
+}
+
+#[test]
+fn goodput_along_loss() {
+    let pictures = svg::goodput_along_factors(&sweep::document(1, 4));
+    assert_eq!(pictures.len(), 1, "one RTT is no factor to look along");
+    insta::assert_snapshot!(drawn(&pictures[0]));
+    assert_eq!(svg::goodput_along_factors(&sweep::document(3, 4)).len(), 7);
+    assert!(svg::goodput_along_factors(&examples::lab()).is_empty());
+}
+
+#[test]
+fn a_long_series_stays_a_small_picture() {
+    let mut cell = sweep::document(1, 2).cells.remove(1);
+    for arm in &mut cell.arms {
+        if let Some(series) = &mut arm.series {
+            let points = series.points.clone();
+            series.points = (0..50_u32)
+                .flat_map(|round| {
+                    points.iter().cloned().map(move |mut point| {
+                        point.at_s += f64::from(round) * 20.0;
+                        point
+                    })
+                })
+                .collect();
+        }
+    }
+    let picture = svg::transfer_over_time(&cell).unwrap();
+    assert!(picture.len() < 200_000, "{} bytes", picture.len());
 }
 
 #[test]

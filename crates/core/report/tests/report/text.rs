@@ -1,10 +1,20 @@
 use longhaul_report::text::{Style, explain, lab};
 
-use crate::examples;
+use crate::{examples, sweep};
 
 #[test]
 fn the_end_of_a_lab_run() {
     insta::assert_snapshot!(lab(&examples::lab(), Style::Plain));
+}
+
+#[test]
+fn the_end_of_a_sweep_of_streams() {
+    insta::assert_snapshot!(lab(&sweep::document(1, 2), Style::Plain));
+}
+
+#[test]
+fn many_arms_with_long_names_and_missing_values() {
+    insta::assert_snapshot!(lab(&sweep::crowded(), Style::Plain));
 }
 
 #[test]
@@ -35,12 +45,14 @@ fn the_top_finding_and_its_remedy_are_on_the_first_screen() {
 
 #[test]
 fn lines_stay_within_their_columns() {
-    for (columns, text) in [
-        (100, lab(&examples::lab(), Style::Plain)),
-        (80, explain(&examples::explained(), Style::Plain)),
+    for text in [
+        lab(&examples::lab(), Style::Plain),
+        lab(&sweep::document(2, 2), Style::Plain),
+        lab(&sweep::crowded(), Style::Plain),
+        explain(&examples::explained(), Style::Plain),
     ] {
         for line in text.lines() {
-            assert!(line.chars().count() <= columns, "{line}");
+            assert!(line.chars().count() <= 80, "{line}");
         }
     }
 }
