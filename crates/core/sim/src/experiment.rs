@@ -1,17 +1,24 @@
+mod beyond;
+mod block;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use comparison::{Evidence, Measured, SplitMix64, Transfer};
+use comparison::{Evidence, Measured, SplitMix64};
 use congestion::ParseAlgorithmError;
-use link::{InvalidPath, LossSpec, PathSpec};
+use link::InvalidPath;
+use record::Manifest;
 use record::lab::{Document, PathCheck, Priming, VERSION};
-use record::{LimitSeconds, Manifest};
-use scenario::{Arm, Assertion, HostName, Problem, Relay, Scenario, Statistic};
-use tcp::{Config, Pacing};
+use scenario::{Arm, HostName, Problem, Relay, Scenario, Workload};
+use tcp::Config;
 use units::{Bytes, PacketOverhead, Rate};
 
 use crate::hosts::{SimulatedHost, host};
-use crate::http::{Primed, Programs};
-use crate::world::{ConnectionId, PathId, World};
+use crate::http::Primed;
 
 /// A scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -54,65 +61,27 @@ pub enum SimulateError {
 /// over which a round trip takes some 50 us with both ends' wake-ups.
 const LAN_RTT: Duration = Duration::from_micros(100);
 
-/// The hosts of a scenario, and the seed of a run.
+/// The scenario and the seed of a run.
 struct Stage<'a> {
     scenario: &'a Scenario,
     seed: u64,
-    client: Config,
-    relay: Config,
-    origin: Config,
-}
-
-/// One block's world and its relay's pool.
-struct Block {
-    programs: Programs,
-    wan: PathId,
-    lan: PathId,
-    pool: Vec<ConnectionId>,
-    primed: Vec<Primed>,
 }
 
 /// Runs every arm and workload of `scenario` in virtual time.
 ///
-/// The answer has the lab's shape. Its manifest holds facts about the simulated hosts; the caller adds
-/// what it knows of program, command and machine. Assertions on predictions are left out: here the
-/// simulation is the prediction.
+/// The answer has the lab's shape. Its manifest holds facts about the simulated hosts, and why arms are
+/// left out where they are; the caller adds what it knows of program, command and machine. Assertions on
+/// predictions and on arms that are left out are left out too.
+///
+/// What is a model and not a play: TLS is its round trips and about its bytes; a relay's accept and its
+/// connection behind it begin together; hosts compute in no time.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
     let problems = scenario.problems();
     if !problems.is_empty() {
         return Err(SimulateError::Scenario { problems });
     }
-    let problems = scenario.beyond_plain_uploads("the simulator");
-    if !problems.is_empty() {
-        return Err(SimulateError::Scenario { problems });
-    }
-    let hosts = [HostName::Client, HostName::Relay, HostName::Origin];
+    let stage = Stage { scenario, seed };
     let mut manifest = Manifest::default();
-    let mut configs = Vec::new();
-    for name in hosts {
-        let SimulatedHost { config, ignored } = host(scenario, name)?;
-        manifest.facts.insert(
-            format!("{}: congestion control", name.as_str()),
-            config.algorithm.to_string(),
-        );
-        for key in ignored {
-            let fact = format!("{}: {key}", name.as_str());
-            manifest.facts.insert(fact, "not simulated".to_owned());
-        }
-        configs.push(config);
-    }
-    let [client, relay, origin] = <[Config; 3]>::try_from(configs).unwrap_or_else(|_| {
-        // Three names above, one configuration each.
-        [Config::linux(), Config::linux(), Config::linux()]
-    });
-    let stage = Stage {
-        scenario,
-        seed,
-        client,
-        relay,
-        origin,
-    };
-
     let mut order = Vec::new();
     let mut evidence = Evidence {
         path: as_asked(scenario),
@@ -120,9 +89,16 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
     };
     let mut priming = Vec::new();
     for (arm_index, arm) in scenario.arms.iter().enumerate() {
+        let hosts = stage.hosts(arm_index, &mut manifest.facts)?;
         let mut primed = Vec::new();
         for (index, workload) in scenario.workloads.iter().enumerate() {
-            let (measured, made) = stage.measure(arm, workload.bytes.unwrap_or(Bytes::ZERO), &mut || {
+            if let Some(reason) = beyond::reason(scenario, arm, workload) {
+                let fact = format!("{}, {}", arm.name, workload.name);
+                let reason = format!("not simulated: {reason}");
+                manifest.facts.insert(fact, reason);
+                continue;
+            }
+            let (measured, made) = stage.measure(arm, workload, &hosts, &mut || {
                 order.push(format!("{}, {}", arm.name, workload.name));
             })?;
             primed.extend(made);
@@ -131,7 +107,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
         priming.extend(summary(arm, &primed));
     }
     let cells = comparison::cells(scenario, seed, &evidence);
-    let assertions = comparison::assertions(&without_predictions(scenario), &cells);
+    let assertions = comparison::assertions(&beyond::checkable(scenario), &cells);
     Ok(Document {
         schema: "longhaul.lab".to_owned(),
         version: VERSION,
@@ -147,33 +123,99 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
 }
 
 impl Stage<'_> {
-    /// All blocks of one arm and one size.
+    /// The endpoints of an arm; what is said of them goes to `facts`, once for hosts that arms share.
+    fn hosts(
+        &self,
+        arm: usize,
+        facts: &mut BTreeMap<String, String>,
+    ) -> Result<BTreeMap<HostName, Config>, SimulateError> {
+        let own = &self.scenario.arms[arm];
+        let mut configs = BTreeMap::new();
+        for (name, settings) in self.scenario.for_arm(arm) {
+            let SimulatedHost { config, ignored } = host(&settings, name)?;
+            let who = if own.hosts.contains_key(&name) {
+                format!("{name} in {}", own.name)
+            } else {
+                name.to_string()
+            };
+            // Rivals are a host of their own only where there are some.
+            let rivals = self
+                .scenario
+                .workloads
+                .iter()
+                .any(|workload| !workload.rivals.is_empty());
+            let far = self
+                .scenario
+                .relays
+                .values()
+                .any(|relay| relay.at == scenario::Site::Far);
+            let told = match name {
+                HostName::Rival => rivals,
+                HostName::FarRelay => far,
+                HostName::Client | HostName::Relay | HostName::Origin => true,
+            };
+            if told {
+                let fact = format!("{who}: congestion control");
+                facts.insert(fact, config.algorithm.to_string());
+            }
+            for key in ignored {
+                facts.insert(format!("{who}: {key}"), "not simulated".to_owned());
+            }
+            configs.insert(name, config);
+        }
+        Ok(configs)
+    }
+
+    /// All blocks of one arm and one workload.
     fn measure(
         &self,
         arm: &Arm,
-        bytes: Bytes,
+        workload: &Workload,
+        hosts: &BTreeMap<HostName, Config>,
         begin: &mut dyn FnMut(),
     ) -> Result<(Measured, Vec<Primed>), SimulateError> {
         let experiment = &self.scenario.experiment;
         let blocks = experiment.runs / experiment.block.max(1);
         let mut measured = Measured::default();
         let mut primed = Vec::new();
-        let relay = arm
-            .relay
-            .first()
-            .and_then(|name| self.scenario.relays.get(name));
+        let hops = self.relays(arm.relay.hops());
         for number in 0..blocks {
             begin();
-            let mut block = self.block(arm, bytes, u64::from(number), relay)?;
+            let seed = self.seed_of(arm, workload, u64::from(number));
+            let mut block = self.block(arm, hosts, &hops, seed)?;
             primed.append(&mut block.primed);
-            self.transfers(arm, bytes, &mut block, experiment.block, &mut measured);
+            block.invite_rivals(workload, hosts)?;
+            let share = transfer::Share::begin(&block);
+            let before = measured.transfers.len();
+            let counts = (experiment.warm_up, experiment.block);
+            transfer::play(arm, workload, &mut block, counts, &mut measured);
+            for (counter, value) in block.retransmissions() {
+                *measured.counters.entry(counter).or_default() += value;
+            }
+            if !workload.rivals.is_empty() {
+                let beside = share.end(&block);
+                let span = share.span(&block);
+                let own: u64 = measured.transfers[before..]
+                    .iter()
+                    .map(|one| one.bytes)
+                    .sum();
+                let own = [transfer::bits(own) / span.as_secs_f64()];
+                let alone = self.alone(arm, workload, hosts, seed, span)?;
+                transfer::add_rivals(
+                    &mut measured.rivals,
+                    &alone,
+                    &beside,
+                    &own,
+                    f64::from(blocks),
+                );
+            }
         }
-        if let Some(unprimed) = &arm.unprimed
-            && let Some(relay) = self.scenario.relays.get(unprimed)
-        {
+        if let Some(unprimed) = &arm.unprimed {
             let mut alone = Measured::default();
-            let mut block = self.block(arm, bytes, u64::MAX, Some(relay))?;
-            self.transfers(arm, bytes, &mut block, 1, &mut alone);
+            let seed = self.seed_of(arm, workload, u64::MAX);
+            let hops = self.relays(std::slice::from_ref(unprimed));
+            let mut block = self.block(arm, hosts, &hops, seed)?;
+            transfer::play(arm, workload, &mut block, (0, 1), &mut alone);
             let first = alone.transfers.first();
             measured.first_unprimed_s = first
                 .filter(|transfer| transfer.failure.is_none())
@@ -191,116 +233,36 @@ impl Stage<'_> {
         Ok((measured, primed))
     }
 
-    /// A fresh world with its path, and with the relay's pool ready.
-    fn block(
+    /// What the rivals get on the same path without the arm, over `span`.
+    fn alone(
         &self,
         arm: &Arm,
-        bytes: Bytes,
-        number: u64,
-        relay: Option<&Relay>,
-    ) -> Result<Block, SimulateError> {
-        let path = &self.scenario.path;
-        let loss = if path.loss == units::LossRate::ZERO {
-            LossSpec::None
-        } else {
-            LossSpec::Bernoulli(path.loss)
-        };
+        workload: &Workload,
+        hosts: &BTreeMap<HostName, Config>,
+        seed: u64,
+        span: Duration,
+    ) -> Result<Vec<f64>, SimulateError> {
+        let mut block = self.block(arm, hosts, &[], seed)?;
+        block.invite_rivals(workload, hosts)?;
+        let share = transfer::Share::begin(&block);
+        let until = block.programs.world.now() + span;
+        block.programs.pass(until);
+        Ok(share.end(&block))
+    }
+
+    fn relays(&self, names: &[String]) -> Vec<&Relay> {
+        let relays = names.iter().map(|name| self.scenario.relays.get(name));
+        relays.flatten().collect()
+    }
+
+    /// One seed for one block of one cell, whatever other arms and workloads there are.
+    fn seed_of(&self, arm: &Arm, workload: &Workload, number: u64) -> u64 {
         let name = arm
             .name
             .bytes()
             .fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
-        let seed = mix(self.seed ^ mix(number ^ mix(bytes.get() ^ name)));
-        let fail = |source| SimulateError::Path { source };
-        let mut world = World::new();
-        let wan = PathSpec::symmetric(path.rtt.get(), Some(path.rate), path.queue, loss, seed);
-        let wan = world.add_path(&wan).map_err(fail)?;
-        let lan = PathSpec::symmetric(LAN_RTT, None, Bytes::mib(1), LossSpec::None, seed);
-        let lan = world.add_path(&lan).map_err(fail)?;
-        let mut block = Block {
-            programs: Programs::new(world),
-            wan,
-            lan,
-            pool: Vec::new(),
-            primed: Vec::new(),
-        };
-        if let Some(relay) = relay {
-            self.fill_pool(relay, &mut block);
-        }
-        Ok(block)
-    }
-
-    fn fill_pool(&self, relay: &Relay, block: &mut Block) {
-        let path = &self.scenario.path;
-        let mut config = self.relay.clone();
-        if relay.knows_path_rate {
-            config.pacing = Pacing::AtMost(payload_rate(path.rate));
-        }
-        for _ in 0..relay.pool_min_idle.max(1) {
-            let connection = block.programs.connect(block.wan, &config, &self.origin);
-            // What fails here fails the transfers that need the connection, and is told there.
-            let ready = block.programs.establish(connection).is_ok();
-            if ready && relay.prime {
-                let target = relay.hot_window.unwrap_or_else(|| hot_window(relay, path));
-                block
-                    .primed
-                    .extend(block.programs.prime(connection, target));
-            }
-            block.pool.push(connection);
-        }
-    }
-
-    fn transfers(
-        &self,
-        arm: &Arm,
-        bytes: Bytes,
-        block: &mut Block,
-        count: u32,
-        measured: &mut Measured,
-    ) {
-        let mut kept = None;
-        for position in 0..count as usize {
-            let started = block.programs.world.now();
-            let connection = kept.take().unwrap_or_else(|| self.open(block));
-            match block.programs.upload(connection, bytes, started) {
-                Ok(transfer) => {
-                    measured.transfers.push(Transfer {
-                        position,
-                        seconds: transfer.took.as_secs_f64(),
-                        bytes: bytes.get(),
-                        ..Transfer::default()
-                    });
-                    add_limits(&mut measured.limits, &transfer.limits);
-                    if arm.reuse {
-                        kept = Some(connection);
-                    } else {
-                        block.programs.close(connection);
-                    }
-                }
-                Err(why) => measured.transfers.push(Transfer {
-                    position,
-                    seconds: f64::NAN,
-                    failure: Some(why),
-                    ..Transfer::default()
-                }),
-            }
-            // A client takes a moment between two transfers; the lab's takes some milliseconds.
-            let pause = block.programs.world.now() + Duration::from_millis(2);
-            block.programs.pass(pause);
-        }
-    }
-
-    fn open(&self, block: &mut Block) -> ConnectionId {
-        if block.pool.is_empty() {
-            return block
-                .programs
-                .connect(block.wan, &self.client, &self.origin);
-        }
-        // The connection that has waited longest serves next.
-        let upstream = block.pool.remove(0);
-        block.pool.push(upstream);
-        block
-            .programs
-            .connect_through(block.lan, &self.client, &self.relay, upstream)
+        let bytes = workload.bytes.map_or(0, Bytes::get);
+        mix(self.seed ^ mix(number ^ mix(bytes ^ name)))
     }
 }
 
@@ -316,17 +278,6 @@ fn as_asked(scenario: &Scenario) -> PathCheck {
         rate_achieved_bps: Some(rate),
         ..PathCheck::default()
     }
-}
-
-/// The scenario less its assertions on predictions, which have nothing to be checked against.
-fn without_predictions(scenario: &Scenario) -> Scenario {
-    let mut scenario = scenario.clone();
-    for workload in &mut scenario.workloads {
-        let speaks_of_times =
-            |assertion: &Assertion| assertion.left.0 != Statistic::PredictionError;
-        workload.assertions.retain(speaks_of_times);
-    }
-    scenario
 }
 
 /// Mixes a seed from what distinguishes one block from another.
@@ -370,11 +321,4 @@ fn summary(arm: &Arm, primed: &[Primed]) -> Option<Priming> {
 fn list(problems: &[Problem]) -> String {
     let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
     texts.join("; ")
-}
-
-/// Adds `more` to `sum`, limit by limit.
-fn add_limits(sum: &mut LimitSeconds, more: &LimitSeconds) {
-    for (limit, seconds) in more {
-        *sum.entry(*limit).or_default() += seconds;
-    }
 }

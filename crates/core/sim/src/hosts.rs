@@ -1,8 +1,8 @@
 //! From a scenario's hosts to endpoints.
 
 use congestion::Algorithm;
-use scenario::{HostName, Scenario};
-use tcp::{Config, ReceiveBuffer};
+use scenario::{Host, HostName, TcpKnobs, Threshold};
+use tcp::{AckPolicy, Config, Pacing, ReceiveBuffer};
 use units::Bytes;
 
 use crate::experiment::SimulateError;
@@ -15,7 +15,7 @@ pub(crate) struct SimulatedHost {
     pub(crate) ignored: Vec<String>,
 }
 
-pub(crate) fn host(scenario: &Scenario, name: HostName) -> Result<SimulatedHost, SimulateError> {
+pub(crate) fn host(host: &Host, name: HostName) -> Result<SimulatedHost, SimulateError> {
     let mut simulated = SimulatedHost {
         config: Config {
             // Clients and servers of HTTP set TCP_NODELAY.
@@ -24,17 +24,16 @@ pub(crate) fn host(scenario: &Scenario, name: HostName) -> Result<SimulatedHost,
         },
         ignored: Vec::new(),
     };
-    let Some(host) = scenario.hosts.get(&name) else {
-        return Ok(simulated);
-    };
+    if let Some(profile) = &host.profile {
+        let profiled = profile::builtin::find(profile);
+        if let Some(algorithm) = profiled.and_then(|profile| known(&profile.congestion_control)) {
+            simulated.config.algorithm = algorithm;
+        }
+        let rest = format!("profile {profile} beyond its congestion control");
+        simulated.ignored.push(rest);
+    }
     if let Some(algorithm) = &host.congestion_control {
-        simulated.config.algorithm =
-            algorithm
-                .parse::<Algorithm>()
-                .map_err(|source| SimulateError::CongestionControl {
-                    host: name.as_str(),
-                    source,
-                })?;
+        simulated.config.algorithm = algorithm_of(algorithm, name)?;
     }
     for (key, value) in &host.sysctls {
         let applied =
@@ -47,7 +46,47 @@ pub(crate) fn host(scenario: &Scenario, name: HostName) -> Result<SimulatedHost,
             simulated.ignored.push(key.clone());
         }
     }
+    turn(&mut simulated.config, &host.tcp);
     Ok(simulated)
+}
+
+/// The algorithm of this name on `host`.
+pub(crate) fn algorithm_of(name: &str, host: HostName) -> Result<Algorithm, SimulateError> {
+    name.parse()
+        .map_err(|source| SimulateError::CongestionControl {
+            host: host.as_str(),
+            source,
+        })
+}
+
+/// The first of a profile's algorithms that is simulated.
+pub(crate) fn known(names: &[String]) -> Option<Algorithm> {
+    names.iter().find_map(|name| name.parse().ok())
+}
+
+/// Turns single knobs.
+fn turn(config: &mut Config, knobs: &TcpKnobs) {
+    let set = |flag: &mut bool, knob: Option<bool>| *flag = knob.unwrap_or(*flag);
+    set(&mut config.window_scaling, knobs.window_scaling);
+    set(&mut config.sack, knobs.sack);
+    set(&mut config.timestamps, knobs.timestamps);
+    config.initial_cwnd = knobs.initial_cwnd.unwrap_or(config.initial_cwnd);
+    config.mss = knobs.mss.unwrap_or(config.mss);
+    config.send_buffer = knobs.send_buffer.unwrap_or(config.send_buffer);
+    match knobs.initial_ssthresh {
+        None => {}
+        Some(Threshold::Infinite) => config.initial_ssthresh = None,
+        Some(Threshold::Bytes(bytes)) => config.initial_ssthresh = Some(bytes),
+    }
+    if let Some(window) = knobs.receive_window {
+        config.receive_buffer = ReceiveBuffer::Fixed(window);
+    }
+    if let Some(rate) = knobs.pacing {
+        config.pacing = Pacing::AtMost(rate);
+    }
+    if let Some(delay) = knobs.delayed_ack {
+        config.ack_policy = AckPolicy::Every2 { delay: delay.get() };
+    }
 }
 
 /// `None` where the value cannot be read, `Some(false)` where the key means nothing here.

@@ -1,12 +1,13 @@
-//! Programs at the ends: an HTTP client that uploads, an origin that answers, a relay between them.
+//! Programs at the ends: a client that asks, an origin that answers, relays between them.
 //! Only lengths travel; what a request says is known to both ends beforehand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use record::LimitSeconds;
 use tcp::{Config, Event};
 use units::{Bytes, Time};
+
+use crate::lanes::Turn;
 
 use crate::world::{ConnectionId, Notice, PathId, Side, World};
 
@@ -25,6 +26,12 @@ struct Line {
     established: bool,
     /// Bytes that the near end has received.
     received: u64,
+    /// Exchanges that the far end has answered.
+    finished: u64,
+    /// Bytes after which the near end stops reading once, and for how long.
+    pause: Option<(u64, Duration)>,
+    /// Until when it has stopped.
+    stopped_until: Option<Time>,
     far: Far,
     /// Bytes that the far end has yet to write.
     answers: u64,
@@ -38,7 +45,10 @@ enum Far {
     /// Answers each request when it has arrived whole.
     Origin {
         expected: VecDeque<Exchange>,
+        /// Bytes read that belong to no answered request yet.
         read: u64,
+        /// Bytes read since the beginning.
+        total: u64,
     },
     /// Hands everything on.
     Relay { upstream: Option<ConnectionId> },
@@ -46,16 +56,9 @@ enum Far {
 
 /// A request and its response, in bytes.
 #[derive(Clone, Copy, Debug)]
-struct Exchange {
-    request: u64,
-    response: u64,
-}
-
-/// A finished transfer.
-#[derive(Clone, Debug)]
-pub(crate) struct Transfer {
-    pub(crate) took: Duration,
-    pub(crate) limits: LimitSeconds,
+pub(crate) struct Exchange {
+    pub(crate) request: u64,
+    pub(crate) response: u64,
 }
 
 /// What priming took.
@@ -68,16 +71,18 @@ pub(crate) struct Primed {
     pub(crate) peer_window: u64,
 }
 
-/// Head of an upload, as a signed PUT of an S3 client has it.
-const HEAD: u64 = 600;
+/// Head of a request, as a signed one of an S3 client has it.
+pub(crate) const HEAD: u64 = 600;
 /// Head of a response without a body.
-const RESPONSE: u64 = 230;
+pub(crate) const RESPONSE: u64 = 230;
 /// A padded HEAD request, as the relay primes with.
 const PADDED: u64 = 7_168;
 /// Bytes after which priming gives up.
 const PRIMING_BUDGET: u64 = 32 << 20;
+/// What a relay holds in each direction.
+const RELAY_BUFFER: u64 = 1 << 20;
 /// A transfer that takes longer has failed.
-const PATIENCE: Duration = Duration::from_hours(2);
+pub(crate) const PATIENCE: Duration = Duration::from_hours(2);
 
 // === impl Programs ===
 
@@ -123,38 +128,120 @@ impl Programs {
         self.run(connection, |line| line.established)
     }
 
-    /// Uploads `bytes` on `connection`, from `started` on, and waits for the answer.
-    pub(crate) fn upload(
-        &mut self,
-        connection: ConnectionId,
-        bytes: Bytes,
-        started: Time,
-    ) -> Result<Transfer, String> {
-        self.world.keep_account(connection, Side::Near);
-        let exchange = Exchange {
-            request: HEAD + bytes.get(),
-            response: RESPONSE,
-        };
+    /// Begins a turn on `connection`; how many bytes its near end will then have received, and how many
+    /// exchanges its origin will have answered.
+    pub(crate) fn begin(&mut self, connection: ConnectionId, turn: &Turn) -> (u64, u64) {
         let last = self.origin_of(connection);
-        if let Some(Line {
-            far: Far::Origin { expected, .. },
-            ..
-        }) = self.lines.get_mut(&last)
+        let mut finished = 0;
+        if let Some(line) = self.lines.get_mut(&last)
+            && let Far::Origin { expected, .. } = &mut line.far
         {
-            expected.push_back(exchange);
+            expected.extend(&turn.exchanges);
+            finished = line.finished + expected.len() as u64;
         }
         let Some(line) = self.lines.get_mut(&connection) else {
-            return Err("there is no such connection".to_owned());
+            return (u64::MAX, u64::MAX);
         };
-        // Clients write the head first, so it travels as a segment of its own.
-        line.requests.extend([HEAD, bytes.get()]);
-        let target = line.received + RESPONSE;
+        line.requests.extend(&turn.pieces);
+        let responses: u64 = turn
+            .exchanges
+            .iter()
+            .map(|exchange| exchange.response)
+            .sum();
+        let received = line.received + responses;
         self.pump_near(connection);
-        self.run(connection, |line| line.received >= target)?;
-        Ok(Transfer {
-            took: self.world.now().since(started),
-            limits: self.world.limits(connection, Side::Near),
-        })
+        // What is answered without a question begins at once.
+        self.pump_far(last);
+        (received, finished)
+    }
+
+    /// Bytes that the near end has received, and exchanges that its origin has answered.
+    pub(crate) fn progress(&self, connection: ConnectionId) -> (u64, u64) {
+        let received = self.lines.get(&connection).map_or(0, |line| line.received);
+        let last = self.origin_of(connection);
+        let finished = self.lines.get(&last).map_or(0, |line| line.finished);
+        (received, finished)
+    }
+
+    /// Bytes of payload that arrived at either end since the connection was made: near, far.
+    pub(crate) fn arrived(&self, connection: ConnectionId) -> (u64, u64) {
+        let received = self.lines.get(&connection).map_or(0, |line| line.received);
+        let last = self.lines.get(&self.origin_of(connection));
+        let read = match last.map(|line| &line.far) {
+            Some(Far::Origin { total, .. }) => *total,
+            Some(Far::Relay { .. }) | None => 0,
+        };
+        (received, read)
+    }
+
+    /// Lets both directions of `connection` run without end, as far as asked.
+    pub(crate) fn flood(&mut self, connection: ConnectionId, up: bool, down: bool) {
+        const ENDLESS: u64 = 1 << 60;
+        let mut turn = Turn {
+            idle: Duration::ZERO,
+            pieces: Vec::new(),
+            exchanges: Vec::new(),
+        };
+        if up {
+            turn.pieces.push(ENDLESS);
+        }
+        if down {
+            turn.exchanges.push(Exchange {
+                request: 0,
+                response: ENDLESS,
+            });
+        }
+        self.begin(connection, &turn);
+    }
+
+    /// Ends what [`flood`](Self::flood) began, and waits until nothing of it is on the way any more.
+    pub(crate) fn stop(&mut self, connection: ConnectionId) {
+        const QUIET: Duration = Duration::from_secs(5);
+        let mut next = Some(connection);
+        while let Some(line) = next.and_then(|connection| self.lines.get_mut(&connection)) {
+            line.requests.clear();
+            line.answers = 0;
+            next = match line.far {
+                Far::Relay { upstream } => upstream,
+                Far::Origin { .. } => None,
+            };
+        }
+        self.close(connection);
+        // Ends by itself: what senders' buffers hold is finite.
+        loop {
+            let before = self.arrived(connection);
+            self.pass(self.world.now() + QUIET);
+            if self.arrived(connection) == before {
+                return;
+            }
+        }
+    }
+
+    /// Makes the near end stop reading once, after `after` more bytes, for `span`.
+    pub(crate) fn pause_reading(&mut self, connection: ConnectionId, after: u64, span: Duration) {
+        if let Some(line) = self.lines.get_mut(&connection) {
+            line.pause = Some((line.received + after, span));
+        }
+    }
+
+    /// Goes on reading where a pause is over; otherwise when that will be.
+    pub(crate) fn resume(&mut self, connection: ConnectionId) -> Option<Time> {
+        let line = self.lines.get_mut(&connection)?;
+        let until = line.stopped_until?;
+        if self.world.now() < until {
+            return Some(until);
+        }
+        line.stopped_until = None;
+        self.pump_near(connection);
+        None
+    }
+
+    /// Why a connection can carry nothing more.
+    pub(crate) fn still_open(&self, connection: ConnectionId) -> Result<(), String> {
+        match self.lines.get(&connection).and_then(|line| line.ended) {
+            Some(event) => Err(format!("the connection ended: {event:?}")),
+            None => Ok(()),
+        }
     }
 
     /// Sends padded requests on `connection` until both windows hold `target` bytes, or the budget is
@@ -227,13 +314,15 @@ impl Programs {
     }
 
     /// The connection that ends at the origin.
-    fn origin_of(&self, connection: ConnectionId) -> ConnectionId {
-        match self.lines.get(&connection).map(|line| &line.far) {
-            Some(Far::Relay {
-                upstream: Some(upstream),
-            }) => *upstream,
-            _ => connection,
+    pub(crate) fn origin_of(&self, connection: ConnectionId) -> ConnectionId {
+        let mut last = connection;
+        while let Some(Far::Relay {
+            upstream: Some(upstream),
+        }) = self.lines.get(&last).map(|line| &line.far)
+        {
+            last = *upstream;
         }
+        last
     }
 
     /// Lets the world go on until `done` holds for `connection`.
@@ -259,7 +348,7 @@ impl Programs {
         }
     }
 
-    fn handle(&mut self, notice: Notice) {
+    pub(crate) fn handle(&mut self, notice: Notice) {
         let Notice {
             connection,
             side,
@@ -299,8 +388,29 @@ impl Programs {
             }
             line.requests.pop_front();
         }
-        let read = self.world.read(connection, Side::Near, u64::MAX);
+        if line.stopped_until.is_some() {
+            return;
+        }
+        // A relay reads only as much as can go on, so that the origin feels a slow client.
+        let most = match line.downstream {
+            Some(downstream) => {
+                let waiting = self.lines.get(&downstream).map_or(0, |line| line.answers);
+                RELAY_BUFFER.saturating_sub(waiting)
+            }
+            None => u64::MAX,
+        };
+        let read = self.world.read(connection, Side::Near, most);
+        let now = self.world.now();
+        let Some(line) = self.lines.get_mut(&connection) else {
+            return;
+        };
         line.received += read;
+        if let Some((after, span)) = line.pause
+            && line.received >= after
+        {
+            line.pause = None;
+            line.stopped_until = Some(now + span);
+        }
         if let Some(downstream) = line.downstream {
             // We are a relay: the answer goes back, and what waits may go on.
             if let Some(line) = self.lines.get_mut(&downstream) {
@@ -316,11 +426,18 @@ impl Programs {
             return;
         };
         match &mut line.far {
-            Far::Origin { expected, read } => {
-                *read += self.world.read(connection, Side::Far, u64::MAX);
+            Far::Origin {
+                expected,
+                read,
+                total,
+            } => {
+                let more = self.world.read(connection, Side::Far, u64::MAX);
+                *read += more;
+                *total += more;
                 while let Some(exchange) = expected.front().filter(|next| next.request <= *read) {
                     *read -= exchange.request;
                     line.answers += exchange.response;
+                    line.finished += 1;
                     expected.pop_front();
                 }
             }
@@ -339,7 +456,24 @@ impl Programs {
             }
         }
         if line.answers > 0 {
-            line.answers -= self.world.write(connection, Side::Far, line.answers);
+            let written = self.world.write(connection, Side::Far, line.answers);
+            line.answers -= written;
+            if let Far::Relay {
+                upstream: Some(upstream),
+            } = line.far
+                && written > 0
+            {
+                // There is room again for what the origin sends.
+                self.refill(upstream);
+            }
+        }
+    }
+
+    /// Reads on at a relay whose client has taken some of what waited.
+    fn refill(&mut self, upstream: ConnectionId) {
+        let waiting = self.world.end(upstream, Side::Near);
+        if waiting.is_some_and(|end| end.readable() > 0) {
+            self.pump_near(upstream);
         }
     }
 }
@@ -349,6 +483,7 @@ impl Default for Far {
         Self::Origin {
             expected: VecDeque::new(),
             read: 0,
+            total: 0,
         }
     }
 }

@@ -10,6 +10,7 @@ mod account;
 mod experiment;
 mod hosts;
 mod http;
+mod lanes;
 #[cfg(test)]
 mod tests;
 mod world;

@@ -1,0 +1,151 @@
+use record::lab::{Arm, Document};
+use scenario::Scenario;
+
+use super::run;
+
+const PATH: &str = r#"
+    name = "s"
+    seed = 3
+    [path]
+    rtt = "100 ms"
+    rate = "50 Mbit/s"
+    queue = "625 kB"
+    [relays.near]
+    mode = "tcp"
+    [relays.far]
+    mode = "tcp"
+    at = "far"
+    [experiment]
+    runs = 2
+    block = 2
+    [[arms]]
+    name = "direct"
+    [[arms]]
+    name = "pair"
+    relay = ["near", "far"]
+"#;
+
+fn played(text: &str) -> Document {
+    let scenario: Scenario = toml::from_str(&format!("{PATH}\n{text}")).unwrap();
+    let document = run(&scenario, scenario.seed).unwrap();
+    for cell in &document.cells {
+        assert!(cell.valid, "{:?}", cell.why);
+    }
+    document
+}
+
+fn arm<'a>(document: &'a Document, cell: usize, name: &str) -> &'a Arm {
+    let arms = &document.cells[cell].arms;
+    arms.iter().find(|arm| arm.name == name).unwrap()
+}
+
+fn median(document: &Document, cell: usize, name: &str) -> f64 {
+    arm(document, cell, name).median_s.unwrap()
+}
+
+#[test]
+fn exchanges_take_a_round_trip_each_and_one_for_the_connection() {
+    let document =
+        played("[[workloads]]\nname = \"e\"\nkind = \"exchange\"\ncount = 5\nidle = \"1 s\"");
+    for name in ["direct", "pair"] {
+        let seconds = median(&document, 0, name);
+        assert!((0.6..0.61).contains(&seconds), "{name}: {seconds}");
+    }
+}
+
+#[test]
+fn tls_costs_one_round_trip_more_in_1_3_and_two_in_1_2() {
+    let get = "kind = \"download\"\nbytes = \"1 kB\"";
+    let document = played(&format!(
+        "[[workloads]]\nname = \"plain\"\n{get}\n[[workloads]]\nname = \"1.3\"\ntls = \"1.3\"\n{get}\n\
+         [[workloads]]\nname = \"1.2\"\ntls = \"1.2\"\n{get}"
+    ));
+    let [plain, newer, older] = [0, 1, 2].map(|cell| median(&document, cell, "direct"));
+    assert!((0.2..0.205).contains(&plain), "{plain}");
+    assert!((0.1..0.105).contains(&(newer - plain)), "{newer}");
+    assert!((0.2..0.205).contains(&(older - plain)), "{older}");
+}
+
+#[test]
+fn a_stream_fills_the_path_in_its_second_half_whichever_way_it_goes() {
+    for direction in ["up", "down"] {
+        let document = played(&format!(
+            "[[workloads]]\nname = \"s\"\nkind = \"stream\"\nduration = \"20 s\"\ndirection = \"{direction}\""
+        ));
+        // 50 Mbit/s less 52 of every 1500 bytes.
+        let ceiling = 50e6 * 1448.0 / 1500.0;
+        for name in ["direct", "pair"] {
+            let steady = arm(&document, 0, name).steady_bps.unwrap();
+            let share = steady / ceiling;
+            assert!(
+                (0.9..=1.001).contains(&share),
+                "{direction}, {name}: {share}"
+            );
+        }
+    }
+}
+
+#[test]
+fn parallel_connections_ramp_up_together() {
+    let document = played(
+        "[[workloads]]\nname = \"one\"\nkind = \"download\"\nbytes = \"1 MB\"\n\
+         [[workloads]]\nname = \"four\"\nkind = \"download\"\nbytes = \"1 MB\"\npart = \"100 kB\"\nparallel = 4",
+    );
+    let (one, four) = (
+        median(&document, 0, "direct"),
+        median(&document, 1, "direct"),
+    );
+    assert!(four < one, "{four} against {one}");
+}
+
+#[test]
+fn a_host_of_an_arm_has_its_own_knobs() {
+    let document = played(
+        "[[arms]]\nname = \"old\"\n[arms.hosts.client.tcp]\nreceive-window = \"64 kB\"\nwindow-scaling = false\n\
+         [[workloads]]\nname = \"d\"\nkind = \"download\"\nbytes = \"5 MB\"",
+    );
+    // 64 kB per 100 ms is 5.1 Mbit/s.
+    let old = median(&document, 0, "old");
+    assert!((7.8..9.0).contains(&old), "{old}");
+    assert!(median(&document, 0, "direct") < 2.0);
+}
+
+#[test]
+fn rivals_lose_to_a_stream_what_the_path_cannot_give_twice() {
+    let document = played(
+        "[[workloads]]\nname = \"s\"\nkind = \"stream\"\nduration = \"20 s\"\n\
+         [[workloads.rivals]]\ncount = 2\nhead-start = \"5 s\"",
+    );
+    let rivals = arm(&document, 0, "direct").rivals.clone().unwrap();
+    let (alone, beside): (f64, f64) = (
+        rivals.alone_bps.iter().sum(),
+        rivals.beside_bps.iter().sum(),
+    );
+    assert!(beside < 0.95 * alone, "{rivals:?}");
+}
+
+#[test]
+fn what_is_not_played_is_left_out_with_a_reason() {
+    let document = played("[[workloads]]\nname = \"c\"\nkind = \"command\"\ncommand = \"true\"");
+    assert_eq!(arm(&document, 0, "direct").n, 0);
+    let why = &document.manifest.facts["direct, c"];
+    assert!(why.contains("not run in virtual time"), "{why}");
+}
+
+#[test]
+fn a_read_pause_and_bursts_after_idle_are_timed_as_they_are_felt() {
+    let get = "kind = \"download\"\nbytes = \"500 kB\"";
+    let document = played(&format!(
+        "[[workloads]]\nname = \"plain\"\n{get}\n[[workloads]]\nname = \"pause\"\n{get}\n\
+         read-pause = {{ after = \"10 kB\", for = \"3 s\" }}\n\
+         [[workloads]]\nname = \"burst\"\nkind = \"burst\"\nbytes = \"10 kB\"\nidle = \"5 s\"\ncount = 2"
+    ));
+    let (plain, pause) = (
+        median(&document, 0, "direct"),
+        median(&document, 1, "direct"),
+    );
+    assert!(pause > plain + 2.0, "{pause} against {plain}");
+    // Ten kB fit into the initial window: a round trip each, idle time not counted.
+    let burst = median(&document, 2, "direct");
+    assert!((0.2..0.21).contains(&burst), "{burst}");
+}
