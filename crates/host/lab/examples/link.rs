@@ -90,7 +90,11 @@ fn cases() -> Vec<Case> {
                     one_way_ms,
                     congestion_control,
                     // Slow start, and for BBR the first probe of the minimum RTT, lie in it.
-                    warm_up_s: if one_way_ms > 0 { 5 } else { 1 },
+                    warm_up_s: match (mbit, one_way_ms) {
+                        (Some(1), _) => 10,
+                        (_, 0) => 1,
+                        _ => 5,
+                    },
                 });
             }
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{env, thread};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use link::{Direction, Fate, LossSpec, PathSpec};
+use link::{Direction, Fate, LossSpec, PathSpec, Policer};
 use longhaul_lab::emulator::{self, Event, Sample};
 use longhaul_lab::probe::{Depth, Unmeasured};
 use sys::isolation::{self, Privilege};
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         trial("the_rtt_is_within_2_per_cent_at_20_ms", || rtt(20_000)),
         trial("the_rate_is_within_1_per_cent_both_ways", rate),
         trial("the_rate_is_measured_up_to_6_gbit_per_s", fast_rate),
+        trial("a_policer_s_rate_is_measured_behind_its_bucket", policer),
         trial("a_path_that_is_not_as_asked_is_found_out", wrong_path),
         trial("lost_packets_are_the_seed_s_list", losses),
         trial("tcp_goodput_is_within_1_per_cent_of_the_rate", goodput),
@@ -177,6 +178,33 @@ fn fast_rate() -> Outcome {
         bench.stop()?;
     }
     ensure(measured > 0, "nothing could be measured")
+}
+
+fn policer() -> Outcome {
+    let mut path = PathSpec::symmetric(
+        Duration::from_millis(20),
+        None,
+        Bytes::ZERO,
+        LossSpec::None,
+        42,
+    );
+    let policer = |mbit| Policer {
+        rate: Rate::mbit_per_s(mbit),
+        burst: Bytes::kib(64),
+    };
+    path.forward.policer = Some(policer(20));
+    let bench = Bench::new(&path)?;
+    let reading = bench.measure(Depth::Thorough)?;
+    say(&format!("{:?}", reading.forward.rate));
+    ensure(reading.is_valid(), reading.problems().join("; "))?;
+    let mut asked = path.clone();
+    asked.forward.policer = Some(policer(21));
+    let problems = bench
+        .measure_against(&asked, Family::V4, Depth::Thorough)?
+        .problems()
+        .join("; ");
+    ensure(problems.contains("the rate is"), problems)?;
+    bench.stop().map(|_| ())
 }
 
 fn wrong_path() -> Outcome {

@@ -2,8 +2,10 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use link::{Direction, PathSpec};
-use units::{Rate, format_span};
+use link::{Direction, DirectionSpec, Discipline, LossSpec, PathSpec};
+use units::{LossRate, Rate, format_span};
+
+use crate::probe::train::Basis;
 
 /// Share by which a round-trip time may be off: 2 %.
 pub const RTT_TOLERANCE: f64 = 0.02;
@@ -43,6 +45,8 @@ pub struct DirectionReading {
     pub lost: Vec<u64>,
     /// Whether the path is asked to lose any.
     lossy: bool,
+    /// What the path is asked for and no probe looks at.
+    unchecked: Vec<&'static str>,
 }
 
 /// Why there is no rate.
@@ -50,8 +54,8 @@ pub struct DirectionReading {
 pub enum Unmeasured {
     /// Only the round trip was asked for.
     NotTried,
-    /// The path is asked to have no bottleneck, or none whose rate holds at any moment: a trace, a
-    /// policer below the rate, a schedule.
+    /// The path is asked to have no bottleneck, or none whose rate holds at any moment and shows in a short
+    /// train: a trace, a schedule, a policer with a bucket of more than a second or close to another rate.
     NoRateAsked,
     /// The sender did not keep the bottleneck busy: the machine is too slow, or was too busy.
     SenderTooSlow,
@@ -66,11 +70,12 @@ impl PathReading {
         let direction = |direction| {
             let spec = path.direction(direction);
             DirectionReading {
-                rate_asked: spec.steady_rate(),
+                rate_asked: Basis::of(spec).map(|basis| basis.rate),
                 rate: Err(Unmeasured::NotTried),
                 sent: 0,
                 lost: Vec::new(),
                 lossy: spec.is_lossy(),
+                unchecked: unchecked(spec),
             }
         };
         Self {
@@ -125,6 +130,21 @@ impl PathReading {
         problems
     }
 
+    /// What was asked for and not looked at, in words: valid means valid but for this.
+    #[must_use]
+    pub fn unchecked(&self) -> Vec<String> {
+        let mut unchecked = Vec::new();
+        for direction in Direction::BOTH {
+            let reading = self.direction(direction);
+            if let Err(why) = reading.rate {
+                unchecked.push(format!("{direction}: the rate ({why})"));
+            }
+            let others = reading.unchecked.iter();
+            unchecked.extend(others.map(|what| format!("{direction}: {what}")));
+        }
+        unchecked
+    }
+
     /// Whether the path is what was asked for.
     #[must_use]
     pub fn is_valid(&self) -> bool {
@@ -145,7 +165,16 @@ impl PathReading {
         } else {
             format!("{} to {}", format_span(least), format_span(most))
         };
-        (rtt < least.saturating_sub(allowed) || rtt > most + allowed).then(|| {
+        // Nothing makes a packet faster than its path, so of jitter and delays that change the fastest
+        // echo is judged as well.
+        let fastest = self.rtt_samples.iter().min().copied().unwrap_or(rtt);
+        if fastest < least.saturating_sub(allowed) {
+            return Some(format!(
+                "an echo came back after {}, earlier than the {asked} asked for allow",
+                format_span(fastest)
+            ));
+        }
+        (rtt > most + allowed).then(|| {
             format!(
                 "the RTT is {}, not {asked} within {}",
                 format_span(rtt),
@@ -184,6 +213,31 @@ impl DirectionReading {
     }
 }
 
+fn unchecked(spec: &DirectionSpec) -> Vec<&'static str> {
+    let asked = [
+        (
+            spec.rate.is_some() || spec.trace.is_some(),
+            "the queue's size",
+        ),
+        (
+            spec.discipline != Discipline::DropTail,
+            "the queue's management",
+        ),
+        (spec.trace.is_some(), "the trace"),
+        (spec.jitter.is_some(), "the distribution of the jitter"),
+        (spec.reorder.is_some(), "the share of reordered packets"),
+        (spec.duplicate != LossRate::ZERO, "the share of copies"),
+        (
+            spec.corrupt != LossRate::ZERO,
+            "the share of damaged packets",
+        ),
+        (spec.loss != LossSpec::None, "the share of lost packets"),
+        (!spec.schedule.is_empty(), "the schedule"),
+    ];
+    let asked = asked.into_iter().filter(|(asked, _)| *asked);
+    asked.map(|(_, what)| what).collect()
+}
+
 /// `rate / asked - 1`.
 #[expect(clippy::cast_precision_loss, reason = "rates are far below 2^53")]
 fn relative_difference(rate: Rate, asked: Rate) -> f64 {
@@ -196,7 +250,7 @@ impl fmt::Display for Unmeasured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotTried => "only the round-trip time was asked for",
-            Self::NoRateAsked => "the path is asked to have no rate that holds at any moment",
+            Self::NoRateAsked => "the path is asked to have no rate that a short train could show",
             Self::SenderTooSlow => "this machine could not send as fast as the path is asked to be",
             Self::TooFewArrived => "too few packets of the train arrived",
         })
@@ -205,7 +259,7 @@ impl fmt::Display for Unmeasured {
 
 #[cfg(test)]
 mod tests {
-    use link::LossSpec;
+    use link::{Distribution, Jitter};
     use units::Bytes;
 
     use super::*;
@@ -247,5 +301,40 @@ mod tests {
         silent.rtt_samples.clear();
         assert_eq!(silent.rtt(), None);
         assert_eq!(silent.problems().len(), 2);
+    }
+
+    #[test]
+    fn what_no_probe_looks_at_is_said() {
+        let mut right = reading(200, Ok(Rate::mbit_per_s(100)), &[]);
+        right.backward.rate = Ok(Rate::mbit_per_s(100));
+        assert_eq!(
+            right.unchecked(),
+            ["forward: the queue's size", "backward: the queue's size"]
+        );
+        right.forward.rate = Err(Unmeasured::NotTried);
+        assert_eq!(
+            right.unchecked()[0],
+            "forward: the rate (only the round-trip time was asked for)"
+        );
+    }
+
+    #[test]
+    fn jitter_makes_echoes_late_and_never_early() {
+        let rtt = Duration::from_millis(200);
+        let mut path = PathSpec::symmetric(rtt, None, Bytes::ZERO, LossSpec::None, 0);
+        path.forward.jitter = Some(Jitter {
+            distribution: Distribution::Uniform {
+                most: Duration::from_millis(20),
+            },
+            correlation: LossRate::ZERO,
+        });
+        let mut reading = PathReading::new(&path);
+        let echoes = |times: [u64; 3]| times.map(Duration::from_millis).to_vec();
+        reading.rtt_samples = echoes([201, 209, 219]);
+        assert_eq!(reading.problems(), Vec::<String>::new());
+        reading.rtt_samples = echoes([195, 209, 219]);
+        assert!(reading.problems()[0].starts_with("an echo came back after 195 ms"));
+        reading.rtt_samples = echoes([209, 229, 231]);
+        assert!(reading.problems()[0].starts_with("the RTT is 229 ms"));
     }
 }

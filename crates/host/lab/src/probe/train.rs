@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use link::{Direction, DirectionSpec, PathSpec};
-use units::{Bytes, Rate};
+use link::{Direction, DirectionSpec, Order, PathSpec};
+use units::{Bytes, LossRate, Rate};
 
 use crate::probe::message::{self, Inbox, Message};
 use crate::probe::reading::{DirectionReading, RATE_TOLERANCE, Unmeasured};
@@ -81,10 +81,51 @@ fn run(trains: &mut [Train], sockets: &Sockets) -> Result<(), ProbeError> {
     Ok(())
 }
 
+/// The rate that a train can measure in a direction, and how.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Basis {
+    pub(super) rate: Rate,
+    /// Bytes that a policer lets pass before its rate shows; without a policer it is a bottleneck, which
+    /// delays packets instead of dropping them.
+    policed: Option<Bytes>,
+}
+
+/// Longest time that a train may take to empty a policer's bucket.
+const LONGEST_EMPTYING: Duration = Duration::from_secs(1);
+
+// === impl Basis ===
+
+impl Basis {
+    /// `None` where no rate holds at any moment, or none that a short train can show.
+    pub(super) fn of(spec: &DirectionSpec) -> Option<Self> {
+        if let Some(rate) = spec.steady_rate() {
+            return Some(Self {
+                rate,
+                policed: None,
+            });
+        }
+        let policer = spec.policer?;
+        // The train comes twice as fast; a bottleneck in between would bring a rate of its own.
+        let twice = Rate::bit_per_s(policer.rate.bits_per_s().saturating_mul(2));
+        let bare = spec.rate.is_none_or(|rate| rate >= twice)
+            && spec.trace.is_none()
+            && spec.schedule.is_empty();
+        let emptying = policer.burst.checked_div(policer.rate)?;
+        (bare && emptying <= LONGEST_EMPTYING).then_some(Self {
+            rate: policer.rate,
+            policed: Some(policer.burst),
+        })
+    }
+}
+
 struct Train {
     direction: Direction,
     /// As asked.
     rate: Rate,
+    /// From this packet on the policer's bucket is empty, and those that arrive count, not their numbers.
+    policed_from: Option<u64>,
+    /// Whether a packet that arrives means that those before it have arrived or are lost.
+    in_order: bool,
     count: u64,
     /// Packets sent at once in the beginning, so that the bottleneck has work while the sender sleeps.
     burst: u64,
@@ -102,6 +143,8 @@ struct Train {
     idle: Duration,
     /// Number and arrival time.
     arrived: Vec<(u64, Duration)>,
+    /// By number.
+    seen: Vec<bool>,
 }
 
 // === impl Train ===
@@ -112,25 +155,38 @@ impl Train {
         spec: &DirectionSpec,
         headers: usize,
     ) -> Result<Self, Unmeasured> {
-        let rate = spec.steady_rate().ok_or(Unmeasured::NoRateAsked)?;
+        let Basis { rate, policed } = Basis::of(spec).ok_or(Unmeasured::NoRateAsked)?;
         let bytes = rate.checked_mul(SPAN).unwrap_or_default().get();
-        let count = (bytes / IP_BYTES).max(FEWEST);
+        let mut count = (bytes / IP_BYTES).max(FEWEST);
         let queue = spec.queue.in_bytes(Bytes::new(IP_BYTES)).get() / IP_BYTES;
         // The queue never holds more than the burst plus what the pace exceeds the rate by: half of it
         // and a quarter of it. Even the tightest pace exceeds the rate by more than the tolerance, so
         // that a bottleneck which is missing or too fast does not look right.
         let per_mille = (1000 * queue / 4 / count).clamp(20, 100);
-        let pace = Rate::bit_per_s(rate.bits_per_s() / 1000 * (1000 + per_mille));
+        let mut pace = Rate::bit_per_s(rate.bits_per_s() / 1000 * (1000 + per_mille));
+        let mut burst = (queue / 2).clamp(2, count / 4);
+        let mut policed_from = None;
+        if let Some(bucket) = policed {
+            // At twice the rate a bucket loses as much as passes: it is empty after twice its size.
+            let emptying = 2 * bucket.get() / IP_BYTES + FEWEST;
+            policed_from = Some(emptying);
+            count = emptying + 2 * count;
+            pace = Rate::bit_per_s(rate.bits_per_s() * 2);
+            burst = 2;
+        }
         let time = |packets| {
             let bytes = Bytes::new(packets * IP_BYTES);
             bytes.checked_div(rate).unwrap_or_default()
         };
-        let burst = (queue / 2).clamp(2, count / 4);
         let segment = PACKET - headers;
         let room = usize::try_from(SUPERPACKET).unwrap_or(1) * segment;
         Ok(Self {
             direction,
             rate,
+            policed_from,
+            in_order: spec.order == Order::Kept
+                && spec.reorder.is_none()
+                && spec.duplicate == LossRate::ZERO,
             count,
             burst,
             pace,
@@ -144,6 +200,8 @@ impl Train {
             busy_until: Duration::ZERO,
             idle: Duration::ZERO,
             arrived: Vec::new(),
+            // Trains are short: below 2^32 packets.
+            seen: vec![false; usize::try_from(count).unwrap_or(0)],
         })
     }
 
@@ -186,36 +244,47 @@ impl Train {
     }
 
     fn receive(&mut self, sockets: &Sockets, inbox: &mut Inbox) -> Result<(), ProbeError> {
-        let arrived = &mut self.arrived;
+        let (arrived, seen) = (&mut self.arrived, &mut self.seen);
         inbox.empty(sockets, self.direction, |message, at| {
-            if let Message::Carriage { number } = message {
-                arrived.push((number, at));
+            if let Message::Carriage { number } = message
+                && let Some(seen) = usize::try_from(number).ok().and_then(|n| seen.get_mut(n))
+            {
+                // Of copies only the first counts.
+                if !std::mem::replace(seen, true) {
+                    arrived.push((number, at));
+                }
             }
             Ok(())
         })
     }
 
-    /// The path keeps order, so after the last packet nothing of the train is left on it.
+    /// On a path that keeps order nothing of the train is left after its last packet.
     fn is_complete(&self) -> bool {
-        self.arrived
-            .last()
-            .is_some_and(|&(number, _)| number + 1 == self.count)
+        let last_came = self.seen.last().copied().unwrap_or(true);
+        (self.in_order && last_came) || self.arrived.len() == self.seen.len()
     }
 
     fn conclude(&self, reading: &mut DirectionReading) {
-        let mut numbers: Vec<u64> = self.arrived.iter().map(|&(number, _)| number).collect();
-        numbers.sort_unstable();
-        let missing = (0..self.sent).filter(|number| numbers.binary_search(number).is_err());
+        let missing = (0..self.sent).zip(&self.seen).filter(|(_, seen)| !**seen);
         reading
             .lost
-            .extend(missing.map(|number| reading.sent + number));
+            .extend(missing.map(|(number, _)| reading.sent + number));
         reading.sent += self.sent;
-        reading.rate = match seconds_per_packet(&self.arrived) {
+        reading.rate = match self.seconds_per_packet() {
             None => Err(Unmeasured::TooFewArrived),
             // A bottleneck that had to wait looks slower than it is by the same share.
             Some(_) if self.starved() => Err(Unmeasured::SenderTooSlow),
             Some(seconds) => Ok(rate_of(seconds)),
         };
+    }
+
+    fn seconds_per_packet(&self) -> Option<f64> {
+        let Some(from) = self.policed_from else {
+            return seconds_per_packet(&self.arrived);
+        };
+        let late = self.arrived.iter().filter(|(number, _)| *number >= from);
+        let counted: Vec<_> = (0..).zip(late.map(|&(_, at)| at)).collect();
+        seconds_per_packet(&counted)
     }
 
     fn starved(&self) -> bool {
