@@ -7,6 +7,9 @@
 //!
 //! Both sides must be of one [`Dimension`]: a time is compared with a time, a rate with a rate.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
