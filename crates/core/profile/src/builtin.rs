@@ -10,7 +10,7 @@ use units::Bytes;
 use crate::{KeepAlive, TcpProfile};
 
 /// Their names, in the order in which they are listed.
-pub const NAMES: [&str; 3] = ["lan", "wan", "s3"];
+pub const NAMES: [&str; 6] = ["lan", "wan", "s3", "mobile", "satellite", "legacy"];
 
 /// The built-in profile of this name.
 #[must_use]
@@ -19,6 +19,9 @@ pub fn find(name: &str) -> Option<TcpProfile> {
         "lan" => Some(lan()),
         "wan" => Some(wan()),
         "s3" => Some(s3()),
+        "mobile" => Some(mobile()),
+        "satellite" => Some(satellite()),
+        "legacy" => Some(legacy()),
         _ => None,
     }
 }
@@ -46,6 +49,11 @@ pub fn lan() -> TcpProfile {
         }),
         // A LAN peer that acknowledges nothing for half a minute is gone.
         user_timeout: Some(Duration::from_secs(30)),
+        send_buffer: None,
+        receive_buffer: None,
+        max_segment: None,
+        syn_retries: None,
+        dscp: None,
     }
 }
 
@@ -71,6 +79,11 @@ pub fn wan() -> TcpProfile {
         }),
         // Long enough for a routing change to settle.
         user_timeout: Some(Duration::from_secs(90)),
+        send_buffer: None,
+        receive_buffer: None,
+        max_segment: None,
+        syn_retries: None,
+        dscp: None,
     }
 }
 
@@ -87,6 +100,79 @@ pub fn s3() -> TcpProfile {
         // BBR 219 and 291 ms, CUBIC 806 and 1436 ms.
         congestion_control: names(&["cubic", "bbr"]),
         congestion_control_forgetting: Some(names(&["bbr", "cubic"])),
+        ..wan()
+    }
+}
+
+/// A client or server behind a cellular or crowded wireless network: 30 to 150 ms that vary by the
+/// second, deep buffers at the base station, losses of the radio, pauses at handovers.
+#[must_use]
+pub fn mobile() -> TcpProfile {
+    TcpProfile {
+        name: "mobile".into(),
+        // A loss-based algorithm fills the base station's buffer, seconds deep, before it learns anything,
+        // and takes a radio loss for congestion. BBR does neither.
+        congestion_control: names(&["bbr", "cubic"]),
+        congestion_control_forgetting: None,
+        // Rates fall to 1 Mbit/s within a second; 128 KiB is then 1 s of data that can no longer be
+        // dropped or reordered by who writes it.
+        notsent_low_water: Some(Bytes::kib(128)),
+        keep_alive: Some(KeepAlive {
+            // Each probe wakes the radio for some seconds; carriers' NATs keep TCP for 4 min and more.
+            idle: Duration::from_mins(2),
+            interval: Duration::from_secs(20),
+            probes: 6,
+        }),
+        // A tunnel or a lift: the connection outlives minutes without coverage.
+        user_timeout: Some(Duration::from_mins(5)),
+        ..wan()
+    }
+}
+
+/// A path over a geostationary satellite: 500 to 700 ms, 2 to 100 Mbit/s, losses in bad weather.
+#[must_use]
+pub fn satellite() -> TcpProfile {
+    TcpProfile {
+        name: "satellite".into(),
+        // One loss halves a window that takes minutes to grow again, at one segment per 600 ms.
+        congestion_control: names(&["bbr", "cubic"]),
+        congestion_control_forgetting: None,
+        // 50 Mbit/s for the 160 ms that a busy writer may be late; beside some MB in flight it is little.
+        notsent_low_water: Some(Bytes::mib(1)),
+        keep_alive: Some(KeepAlive {
+            idle: Duration::from_secs(45),
+            // Longer than the first retransmission timeouts of such a path, 1 s and more.
+            interval: Duration::from_secs(20),
+            probes: 6,
+        }),
+        // Rain fades last minutes.
+        user_timeout: Some(Duration::from_mins(5)),
+        // 1 s and doubling: the eighth comes after 4 min, as long as established connections live.
+        syn_retries: Some(7),
+        ..wan()
+    }
+}
+
+/// Old equipment that expects what TCP did before 2004, and comparison with it: one loss-based window,
+/// small writes gathered.
+#[must_use]
+pub fn legacy() -> TcpProfile {
+    TcpProfile {
+        name: "legacy".into(),
+        // RFC 5681: what every other algorithm is measured against, and never more aggressive.
+        congestion_control: names(&["reno"]),
+        congestion_control_forgetting: None,
+        // One segment per keystroke is what slow devices cannot take.
+        nagle: true,
+        notsent_low_water: None,
+        // RFC 9293 §3.8.4 asks for two hours at least; shorter surprises what goes to sleep.
+        keep_alive: Some(KeepAlive {
+            idle: Duration::from_hours(2),
+            interval: Duration::from_secs(75),
+            probes: 9,
+        }),
+        // The kernel's own retransmission limit, about 15 min (`tcp_retries2`).
+        user_timeout: None,
         ..wan()
     }
 }

@@ -9,8 +9,9 @@ use crate::Setting;
 
 /// How one TCP socket should behave, complete: every field has been decided.
 ///
-/// There is no field for `SO_SNDBUF` or `SO_RCVBUF`: setting either switches the kernel's autotuning
-/// off, which is what makes long paths slow in the first place.
+/// Where a field is `None`, the option is left as the kernel has it. That is best for the two buffers:
+/// setting either switches the kernel's autotuning off, which is what makes long paths slow in the first
+/// place. No built-in profile sets them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TcpProfile {
     /// The name it is known by.
@@ -29,8 +30,19 @@ pub struct TcpProfile {
     pub notsent_low_water: Option<Bytes>,
     /// Probes on an idle connection.
     pub keep_alive: Option<KeepAlive>,
-    /// How long sent data may stay unacknowledged before the connection is given up (RFC 5482).
+    /// How long sent data may stay unacknowledged, or the peer's window closed, before the connection is
+    /// given up (RFC 5482; `tcp_probe_timer` in `net/ipv4/tcp_timer.c` for the window).
     pub user_timeout: Option<Duration>,
+    /// A fixed send buffer in bytes of payload and bookkeeping (`SO_SNDBUF`).
+    pub send_buffer: Option<Bytes>,
+    /// A fixed receive buffer in bytes of payload and bookkeeping (`SO_RCVBUF`); bounds the window.
+    pub receive_buffer: Option<Bytes>,
+    /// The largest segment's payload, options included (`TCP_MAXSEG`).
+    pub max_segment: Option<Bytes>,
+    /// SYNs sent again before connecting fails (`TCP_SYNCNT`). Server side only.
+    pub syn_retries: Option<u8>,
+    /// Class of service, 0 to 63 (RFC 2474).
+    pub dscp: Option<u8>,
 }
 
 /// TCP keep-alive probes (RFC 9293 §3.8.4).
@@ -79,6 +91,21 @@ pub struct RawTcpProfile {
     /// See [`TcpProfile::user_timeout`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_timeout: Option<Setting<Span>>,
+    /// See [`TcpProfile::send_buffer`]; `"off"` is the kernel's autotuning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<Setting<Bytes>>,
+    /// See [`TcpProfile::receive_buffer`]; `"off"` is the kernel's autotuning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<Setting<Bytes>>,
+    /// See [`TcpProfile::max_segment`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_segment: Option<Setting<Bytes>>,
+    /// See [`TcpProfile::syn_retries`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syn_retries: Option<u8>,
+    /// See [`TcpProfile::dscp`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dscp: Option<u8>,
 }
 
 // === impl RawTcpProfile ===
@@ -126,6 +153,13 @@ impl RawTcpProfile {
             user_timeout: self.user_timeout.map_or(parent.user_timeout, |setting| {
                 setting.value().map(Span::get)
             }),
+            send_buffer: self.send_buffer.map_or(parent.send_buffer, Setting::value),
+            receive_buffer: self
+                .receive_buffer
+                .map_or(parent.receive_buffer, Setting::value),
+            max_segment: self.max_segment.map_or(parent.max_segment, Setting::value),
+            syn_retries: self.syn_retries.or(parent.syn_retries),
+            dscp: self.dscp.or(parent.dscp),
         }
     }
 }
@@ -194,6 +228,32 @@ impl TcpProfile {
             self.user_timeout
                 .is_none_or(|span| (1..=2_147_483_647).contains(&span.as_millis())),
             "user-timeout is between 1 ms and 24 days",
+        );
+        // Below 16 KiB not even one segment of a jumbo frame fits with its bookkeeping; the kernel's
+        // integer ends at half of 2 GiB, since it doubles what it is asked for.
+        let buffers = Bytes::kib(16)..=Bytes::mib(1023);
+        require(
+            [self.send_buffer, self.receive_buffer]
+                .iter()
+                .flatten()
+                .all(|size| buffers.contains(size)),
+            "send-buffer and receive-buffer are 16 KiB to 1023 MiB; leave them out for autotuning",
+        );
+        require(
+            // Linux: TCP_MIN_MSS is 88, MAX_TCP_WINDOW 32767.
+            self.max_segment
+                .is_none_or(|size| (88..=32_767).contains(&size.get())),
+            "max-segment is 88 B to 32767 B",
+        );
+        require(
+            // Linux: MAX_TCP_SYNCNT.
+            self.syn_retries
+                .is_none_or(|retries| (1..=127).contains(&retries)),
+            "syn-retries is 1 to 127",
+        );
+        require(
+            self.dscp.is_none_or(|dscp| dscp < 64),
+            "dscp is 0 to 63, such as 10 for AF11 or 46 for expedited forwarding",
         );
         problems
     }

@@ -74,7 +74,7 @@ fn an_unknown_name_is_answered_with_the_known_ones() {
     let errors = set("[mine]").resolve("lann").unwrap_err();
     assert_eq!(
         errors[0].to_string(),
-        "there is no profile `lann`; known are lan, wan, s3, mine"
+        "there is no profile `lann`; known are lan, wan, s3, mobile, satellite, legacy, mine"
     );
 }
 
@@ -126,4 +126,42 @@ fn the_order_for_forgetting_hosts_is_taken_there_only_and_not_inherited_past_an_
     assert_eq!(on("a"), ["bbr", "cubic"]);
     assert_eq!(on("b"), ["reno"]);
     assert_eq!(on("c"), ["bbr"]);
+}
+
+#[test]
+fn bounds_are_inherited_undone_and_checked() {
+    let set = set(r#"
+        [small]
+        send-buffer = "64 KiB"
+        receive-buffer = "64 KiB"
+        max-segment = "1200 B"
+        syn-retries = 2
+        dscp = 46
+        [auto]
+        extends = "small"
+        send-buffer = "off"
+        max-segment = "off"
+        [wrong]
+        receive-buffer = "1 KiB"
+        max-segment = "40 B"
+        syn-retries = 0
+        dscp = 64
+    "#);
+    let auto = set.resolve("auto").unwrap();
+    assert_eq!((auto.send_buffer, auto.max_segment), (None, None));
+    assert_eq!(auto.receive_buffer, Some(Bytes::kib(64)));
+    assert_eq!((auto.syn_retries, auto.dscp), (Some(2), Some(46)));
+    assert_eq!(set.resolve("wrong").unwrap_err().len(), 4);
+}
+
+#[test]
+fn no_built_in_profile_ends_autotuning() {
+    for name in builtin::NAMES {
+        let profile = builtin::find(name).unwrap();
+        assert_eq!(
+            (profile.send_buffer, profile.receive_buffer),
+            (None, None),
+            "{name}"
+        );
+    }
 }

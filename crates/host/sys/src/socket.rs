@@ -4,6 +4,8 @@
 //! option's own. An option that the kernel refuses or changes is an error: for a relay whose whole point
 //! is how its sockets behave, a warning would be a lie.
 
+mod bounds;
+
 use std::fmt;
 use std::io;
 use std::mem::size_of;
@@ -73,9 +75,10 @@ pub enum ApplyError {
     },
 }
 
-/// Puts `profile` into effect on a TCP socket. `side` and `peer` are for the error only.
+/// Puts `profile` into effect on a TCP socket. `peer` is for the error only.
 ///
-/// Leaves `SO_SNDBUF` and `SO_RCVBUF` alone: setting either ends the kernel's autotuning.
+/// Leaves `SO_SNDBUF` and `SO_RCVBUF` alone unless the profile asks for fixed sizes: setting either ends
+/// the kernel's autotuning.
 pub fn apply(
     socket: &impl AsFd,
     profile: &TcpProfile,
@@ -280,7 +283,7 @@ impl<'a> Options<'a> {
         if let Some(rate) = profile.max_pacing_rate {
             self.pacing_rate(rate)?;
         }
-        Ok(())
+        self.bounds(profile)
     }
 
     /// Takes the first algorithm that the kernel has and lets this process use
@@ -529,20 +532,18 @@ mod tests {
             let profile = profile::builtin::find(name).unwrap();
             let applied = apply(&client, &profile, Side::Server, peer).unwrap();
             let options: Vec<_> = applied.iter().map(|applied| applied.option).collect();
-            assert_eq!(
-                options,
-                [
-                    "TCP_CONGESTION",
-                    "TCP_NODELAY",
-                    "TCP_NOTSENT_LOWAT",
-                    "TCP_KEEPIDLE",
-                    "TCP_KEEPINTVL",
-                    "TCP_KEEPCNT",
-                    "SO_KEEPALIVE",
-                    "TCP_USER_TIMEOUT",
-                ],
-            );
-            assert!(client.nodelay().unwrap());
+            let mut expected = vec!["TCP_CONGESTION", "TCP_NODELAY"];
+            expected.extend(profile.notsent_low_water.map(|_| "TCP_NOTSENT_LOWAT"));
+            expected.extend([
+                "TCP_KEEPIDLE",
+                "TCP_KEEPINTVL",
+                "TCP_KEEPCNT",
+                "SO_KEEPALIVE",
+            ]);
+            expected.extend(profile.user_timeout.map(|_| "TCP_USER_TIMEOUT"));
+            expected.extend(profile.syn_retries.map(|_| "TCP_SYNCNT"));
+            assert_eq!(options, expected, "{name}");
+            assert_eq!(client.nodelay().unwrap(), !profile.nagle);
         }
     }
 

@@ -24,6 +24,9 @@ fn suits(name: &str) -> &'static str {
         "lan" => "hosts of one site: round trips up to about 2 ms",
         "wan" => "a long path: 20 to 600 ms, 10 Mbit/s to 1 Gbit/s, some loss",
         "s3" => "a long, clean path to an object store over hot connections",
+        "mobile" => "cellular and crowded wireless networks: 30 to 150 ms that vary, deep buffers",
+        "satellite" => "a geostationary satellite: 500 to 700 ms, 2 to 100 Mbit/s",
+        "legacy" => "old equipment, and comparison with what TCP did before 2004",
         _ => "a profile of your own",
     }
 }
@@ -39,7 +42,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     let mut text = String::new();
     for profile in &profiles {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:<5} {}", profile.name, suits(&profile.name));
+        let _ = writeln!(text, "{:<9} {}", profile.name, suits(&profile.name));
     }
     text.push_str("\n`longhaul profile show NAME` lists the settings.\n");
     output::data(&text)
@@ -91,5 +94,10 @@ fn describe(profile: &TcpProfile) -> Value {
         "notsent-low-water": profile.notsent_low_water.map(|bytes| bytes.to_string()),
         "keep-alive": keep_alive,
         "user-timeout": profile.user_timeout.map(units::format_span),
+        "send-buffer": profile.send_buffer.map(|bytes| bytes.to_string()),
+        "receive-buffer": profile.receive_buffer.map(|bytes| bytes.to_string()),
+        "max-segment": profile.max_segment.map(|bytes| bytes.to_string()),
+        "syn-retries": profile.syn_retries,
+        "dscp": profile.dscp,
     })
 }
