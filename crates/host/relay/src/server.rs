@@ -77,6 +77,7 @@ pub async fn run(
     for mut relay in config.http {
         let congestion = try_server_profile(&mut relay.front, forgets_windows)?;
         let (listener, applied) = bind(&relay.front)?;
+        let relay = Arc::new(relay);
         bound.push((listener, applied, Bound::Http { relay, congestion }));
     }
     for mut relay in config.tcp {
@@ -87,7 +88,7 @@ pub async fn run(
             address: relay.front.listen,
             source,
         })?;
-        bound.push((listener, applied, Bound::Tcp(relay)));
+        bound.push((listener, applied, Bound::Tcp(Arc::new(relay))));
     }
     let (drain, draining) = watch::channel(false);
     let mut servers = JoinSet::new();
@@ -96,7 +97,7 @@ pub async fn run(
             Bound::Http { relay, congestion } => {
                 host::warn(&relay, forgets_windows, congestion.as_deref(), &events);
                 Service::Http(Http {
-                    pool: Pool::new(Arc::new(relay), Arc::clone(&events), forgets_windows),
+                    pool: Pool::new(relay, Arc::clone(&events), forgets_windows),
                     buffers: Arc::default(),
                     draining: draining.clone(),
                 })
@@ -120,11 +121,11 @@ pub async fn run(
 /// A relay whose listener is open.
 enum Bound {
     Http {
-        relay: HttpRelay,
+        relay: Arc<HttpRelay>,
         /// The server side's.
         congestion: Option<String>,
     },
-    Tcp(TcpRelay),
+    Tcp(Arc<TcpRelay>),
 }
 
 /// Puts the server-side profile on a socket that goes nowhere, so that what this host refuses is told

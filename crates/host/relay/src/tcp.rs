@@ -35,7 +35,7 @@ use reserve::Reserve;
 
 /// What the clients of one byte-stream relay share.
 pub(crate) struct Tcp {
-    pub(crate) relay: TcpRelay,
+    pub(crate) relay: Arc<TcpRelay>,
     events: Events,
     reserve: Arc<Reserve>,
     looks: Looks,
@@ -81,7 +81,7 @@ enum HeaderError {
 // === impl Tcp ===
 
 impl Tcp {
-    pub(crate) fn new(relay: TcpRelay, events: Events) -> Self {
+    pub(crate) fn new(relay: Arc<TcpRelay>, events: Events) -> Self {
         Self {
             relay,
             events,
@@ -166,7 +166,7 @@ impl Relayed {
             .looks
             .at_connected(&service.events, profile, applied);
         self.server = Some((stream, peer));
-        self.up = Direction::beginning_with(first);
+        self.up = Direction::beginning_with(&first);
         self.phase = Phase::Data;
         Ok(())
     }

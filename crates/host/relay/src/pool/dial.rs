@@ -18,6 +18,9 @@ use crate::upstream::{self, ConnectError, Connected};
 /// per round trip (`tcp_update_pacing_rate` in `net/ipv4/tcp_input.c`).
 const PACED_BY_WINDOW: Rate = Rate::mbit_per_s(400_000);
 
+/// How far above the path's rate a hot connection is paced, as a fraction: 4 %. See `pace_at`.
+const HEADROOM: (u64, u64) = (26, 25);
+
 /// No connection to the origin could be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
@@ -133,19 +136,20 @@ impl Pool {
         self.pace_at(stream, rate, peer)
     }
 
-    /// Spaces segments at a rate of payload bits, unless the profile sets a lower one.
+    /// Spaces segments a little above a rate of payload bits, unless the profile sets a lower one.
+    ///
+    /// At exactly the path's rate, what a late timer or a busy processor holds back is never made up for:
+    /// the last byte of an upload comes as late as all stalls together. The excess gathers in the path's
+    /// queue, 4 % of a bandwidth-delay product per round trip while it lasts.
     pub(super) fn pace_at(
         &self,
         stream: &TcpStream,
         rate: Rate,
         peer: SocketAddr,
     ) -> Result<(), ApplyError> {
-        let bound = self
-            .relay
-            .front
-            .server_profile
-            .max_pacing_rate
-            .unwrap_or(rate);
-        socket::set_pacing_rate(stream, rate.min(bound), Side::Server, peer).map(|_applied| ())
+        let raised = Rate::bit_per_s(rate.bits_per_s() / HEADROOM.1 * HEADROOM.0);
+        let profile = &self.relay.front.server_profile;
+        let bound = profile.max_pacing_rate.unwrap_or(raised);
+        socket::set_pacing_rate(stream, raised.min(bound), Side::Server, peer).map(|_applied| ())
     }
 }

@@ -64,9 +64,9 @@ pub(super) enum Broken {
 
 impl Direction {
     /// A direction in which `bytes` are to be written first.
-    pub(super) fn beginning_with(bytes: Vec<u8>) -> Self {
+    pub(super) fn beginning_with(bytes: &[u8]) -> Self {
         Self {
-            held: Held::rest(&bytes),
+            held: Held::rest(bytes),
             ..Self::default()
         }
     }
