@@ -83,7 +83,9 @@ impl Experiment {
     pub fn most_runs(&self) -> u32 {
         match self.precision {
             None => self.runs,
-            Some(_) => self.max_runs.unwrap_or(self.runs.saturating_mul(10)),
+            Some(_) => self
+                .max_runs
+                .unwrap_or_else(|| self.runs.saturating_mul(10)),
         }
     }
 

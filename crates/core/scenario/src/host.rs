@@ -165,11 +165,9 @@ impl Host {
                     "a kernel has no such setting for a host; write `stack = \"longhaul\"`";
                 problems.push((field, message.to_owned()));
             }
-        } else {
-            if !self.sysctls.is_empty() {
-                let message = "our own TCP reads no sysctls; use `tcp`, or `stack = \"kernel\"`";
-                problems.push(("sysctls", message.to_owned()));
-            }
+        } else if !self.sysctls.is_empty() {
+            let message = "our own TCP reads no sysctls; use `tcp`, or `stack = \"kernel\"`";
+            problems.push(("sysctls", message.to_owned()));
         }
         if tcp.initial_cwnd == Some(0) {
             let message = "0 segments never start; RFC 6928 has 10";

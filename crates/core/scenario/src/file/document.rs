@@ -139,7 +139,11 @@ fn text(path: &[Step]) -> String {
                 text.push('.');
                 text.push_str(key);
             }
-            Step::Index(index) => text.push_str(&format!("[{index}]")),
+            Step::Index(index) => {
+                text.push('[');
+                text.push_str(&index.to_string());
+                text.push(']');
+            }
         }
     }
     text
@@ -149,11 +153,8 @@ fn text(path: &[Step]) -> String {
 fn leaves(value: &Value) -> Vec<Vec<Step>> {
     let mut paths = Vec::new();
     visit(value, &mut Vec::new(), &mut |path, value| {
-        let holds = match value {
-            Value::Table(table) => !table.is_empty(),
-            Value::Array(array) => !array.is_empty(),
-            _ => false,
-        };
+        let holds = value.as_table().is_some_and(|table| !table.is_empty())
+            || value.as_array().is_some_and(|array| !array.is_empty());
         if !holds {
             paths.push(path.to_vec());
         }
@@ -174,22 +175,17 @@ fn tables(value: &Value) -> Vec<Vec<Step>> {
 
 fn visit(value: &Value, path: &mut Vec<Step>, each: &mut dyn FnMut(&[Step], &Value)) {
     each(path, value);
-    match value {
-        Value::Table(table) => {
-            for (key, inner) in table {
-                path.push(Step::Key(key.clone()));
-                visit(inner, path, each);
-                path.pop();
-            }
+    if let Some(table) = value.as_table() {
+        for (key, inner) in table {
+            path.push(Step::Key(key.clone()));
+            visit(inner, path, each);
+            path.pop();
         }
-        Value::Array(array) => {
-            for (index, inner) in array.iter().enumerate() {
-                path.push(Step::Index(index));
-                visit(inner, path, each);
-                path.pop();
-            }
-        }
-        _ => {}
+    }
+    for (index, inner) in value.as_array().into_iter().flatten().enumerate() {
+        path.push(Step::Index(index));
+        visit(inner, path, each);
+        path.pop();
     }
 }
 
@@ -278,17 +274,17 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         _variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        match self.0 {
-            Value::String(text) => {
-                let variant: StrDeserializer<'_, Error> = text.as_str().into_deserializer();
-                visitor.visit_enum(variant)
-            }
-            Value::Table(table) => visitor.visit_enum(MapAccessDeserializer::new(Entries {
+        if let Value::String(text) = self.0 {
+            let variant: StrDeserializer<'_, Error> = text.as_str().into_deserializer();
+            return visitor.visit_enum(variant);
+        }
+        if let Value::Table(table) = self.0 {
+            return visitor.visit_enum(MapAccessDeserializer::new(Entries {
                 left: table.iter(),
                 value: None,
-            })),
-            _ => self.deserialize_any(visitor),
+            }));
         }
+        self.deserialize_any(visitor)
     }
 
     serde::forward_to_deserialize_any! {

@@ -101,22 +101,24 @@ fn collect(table: &Table, above: &str, factors: &mut Vec<Factor>, problems: &mut
             format!("{above}.{key}")
         };
         let field = format!("factors.{name}");
-        match value {
-            Value::Table(inner) => collect(inner, &name, factors, problems),
-            Value::Array(values) if values.is_empty() => {
-                problems.add(field, "has no values; leave it out");
-            }
-            Value::Array(values) => {
-                let levels = levels(&name, values, problems);
-                let labels: BTreeSet<&str> =
-                    levels.iter().map(|level| level.label.as_str()).collect();
-                if labels.len() < levels.len() {
-                    problems.add(&field, "has the same value twice");
-                }
-                factors.push(Factor { name, levels });
-            }
-            _ => problems.add(field, "wants a list of values"),
+        if let Value::Table(inner) = value {
+            collect(inner, &name, factors, problems);
+            continue;
         }
+        let Value::Array(values) = value else {
+            problems.add(field, "wants a list of values");
+            continue;
+        };
+        if values.is_empty() {
+            problems.add(field, "has no values; leave it out");
+            continue;
+        }
+        let levels = levels(&name, values, problems);
+        let labels: BTreeSet<&str> = levels.iter().map(|level| level.label.as_str()).collect();
+        if labels.len() < levels.len() {
+            problems.add(&field, "has the same value twice");
+        }
+        factors.push(Factor { name, levels });
     }
 }
 
@@ -157,27 +159,24 @@ fn levels(name: &str, values: &[Value], problems: &mut Problems) -> Vec<Level> {
 
 /// Tables set what they hold, field by field, so that they leave the rest of a host alone.
 fn flatten(path: &str, value: &Value, settings: &mut Vec<(String, Value)>) {
-    match value {
-        Value::Table(table) if !table.is_empty() => {
-            for (key, inner) in table {
-                let key = if key.contains('.') && !path.is_empty() && !key.contains('"') {
-                    format!("\"{key}\"")
-                } else {
-                    key.clone()
-                };
-                flatten(&format!("{path}.{key}"), inner, settings);
-            }
-        }
-        _ => settings.push((path.to_owned(), value.clone())),
+    let Some(table) = value.as_table().filter(|table| !table.is_empty()) else {
+        settings.push((path.to_owned(), value.clone()));
+        return;
+    };
+    for (key, inner) in table {
+        let key = if key.contains('.') && !key.contains('"') {
+            format!("\"{key}\"")
+        } else {
+            key.clone()
+        };
+        flatten(&format!("{path}.{key}"), inner, settings);
     }
 }
 
 /// A value as tables of results show it: text without its quotes.
 fn label(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        _ => value.to_string(),
-    }
+    let text = value.as_str().map(str::to_owned);
+    text.unwrap_or_else(|| value.to_string())
 }
 
 /// Sets the field at `path`; tables on the way are made where they are missing, elements of lists are
@@ -193,17 +192,16 @@ fn set(document: &mut Table, path: &str, value: &Value) -> Result<(), String> {
         let entry = table
             .entry(step.clone())
             .or_insert_with(|| Value::Table(Table::new()));
-        table = match entry {
-            Value::Table(inner) => inner,
-            Value::Array(elements) => {
-                let Some(which) = parents.next() else {
-                    return Err(format!(
-                        "`{step}` is a list: say which, such as `{step}[0]`"
-                    ));
-                };
-                element(step, elements, which)?
-            }
-            _ => return Err(format!("`{step}` holds no fields")),
+        table = if let Value::Array(elements) = entry {
+            let Some(which) = parents.next() else {
+                return Err(format!(
+                    "`{step}` is a list: say which, such as `{step}[0]`"
+                ));
+            };
+            element(step, elements, which)?
+        } else {
+            let inner = entry.as_table_mut();
+            inner.ok_or_else(|| format!("`{step}` holds no fields"))?
         };
     }
     table.insert(last.clone(), value.clone());
