@@ -325,14 +325,14 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 fn first_difference(series: &Series, objects: &[Moved]) -> Result<Option<String>, ClientError> {
     let mut known: Option<(u64, String)> = None;
     for object in objects {
-        let expected = match known.take().filter(|(bytes, _)| *bytes == object.bytes) {
-            Some((_, digest)) => digest,
-            None => {
-                let bytes = object.bytes;
-                let len =
-                    usize::try_from(bytes).map_err(|source| ClientError::Size { bytes, source })?;
-                sha256_hex(&payload::made(series.seed, len))
-            }
+        let alike = known.take().filter(|(bytes, _)| *bytes == object.bytes);
+        let expected = if let Some((_, digest)) = alike {
+            digest
+        } else {
+            let bytes = object.bytes;
+            let len =
+                usize::try_from(bytes).map_err(|source| ClientError::Size { bytes, source })?;
+            sha256_hex(&payload::made(series.seed, len))
         };
         if object.sha256 != expected {
             let why = format!(
