@@ -111,16 +111,20 @@ impl<T: Clone> Lane<T> {
         while let Some(arrived) = self.wire.receive(now) {
             let Travelling {
                 due_at,
-                outcome: Outcome { lost, corruption },
+                outcome,
                 reordered,
                 packets,
             } = arrived;
             let tally = packets.tally();
-            if lost {
+            if outcome.lost {
                 self.lost += tally;
                 continue;
             }
             self.delivered += tally;
+            let first_index = packets.first_index();
+            let corruption = outcome
+                .corrupted
+                .then(|| self.lots.damage(first_index, outcome.copy));
             if corruption.is_some() {
                 self.corrupted += tally;
             }
@@ -129,7 +133,7 @@ impl<T: Clone> Lane<T> {
             }
             return Some(Delivery {
                 direction: self.direction,
-                first_index: packets.first_index(),
+                first_index,
                 payload: packets.payload,
                 segments: packets.range,
                 due_at,
@@ -194,6 +198,7 @@ impl<T: Clone> Lane<T> {
     }
 
     /// Puts packets that come at `now` in line, or on the wire where there is no line.
+    #[inline]
     fn enqueue(&mut self, now: Time, packets: Entry<T>) {
         let settings = self.schedule.reach(now);
         let Some(bottleneck) = &mut self.bottleneck else {
@@ -209,6 +214,7 @@ impl<T: Clone> Lane<T> {
     }
 
     /// Serialises the packets whose turn comes at `start_at`.
+    #[inline]
     fn depart(&mut self, start_at: Time) {
         let Some(bottleneck) = &mut self.bottleneck else {
             return;
@@ -250,6 +256,7 @@ impl<T: Clone> Lane<T> {
     }
 
     /// Puts packets of one lot on the wire, or what an outage leaves of them.
+    #[inline]
     fn send(&mut self, serialised_at: Time, packets: Entry<T>, lot: Lot, settings: Settings) {
         if settings.outage == Some(Outage::Drop) {
             self.outage += packets.tally();
@@ -272,6 +279,7 @@ impl<T: Clone> Lane<T> {
         }
     }
 
+    #[inline]
     fn launch(&mut self, due_at: Time, packets: Entry<T>, reordered: bool, outcome: Outcome) {
         let travelling = Travelling {
             due_at,

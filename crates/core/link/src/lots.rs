@@ -26,8 +26,9 @@ pub(crate) struct Lot {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) lost: bool,
-    /// Says which of its bits is damaged.
-    pub(crate) corruption: Option<u64>,
+    pub(crate) corrupted: bool,
+    /// Whether it is the copy of a packet.
+    pub(crate) copy: bool,
 }
 
 /// The stages behind the bottleneck that draw, in the order in which a packet meets them. Each draw is a
@@ -84,6 +85,7 @@ impl Lots {
 
     /// How many of the entry's first segments leave together: within `limit` bytes but at least one, and
     /// all with the same lot.
+    #[inline]
     pub(crate) fn next<T>(
         &mut self,
         entry: &Entry<T>,
@@ -100,15 +102,27 @@ impl Lots {
         let start = entry.range.start;
         let lot = self.lot(entry.first_index(), loss);
         let mut end = start + 1;
-        // A damaged packet's lot is its own.
+        // A damaged packet travels alone.
+        let damaged = lot.original.corrupted || lot.copy.is_some_and(|copy| copy.corrupted);
         while end < entry.range.end
             && entry.segments.bytes(&(start..end + 1)) <= limit
-            && lot.original.corruption.is_none()
+            && !damaged
             && self.lot(entry.item_index + u64::from(end), loss) == lot
         {
             end += 1;
         }
         (end - start, lot)
+    }
+
+    /// A number for a damaged packet, from which the damage is chosen.
+    pub(crate) fn damage(&self, n: u64, copy: bool) -> u64 {
+        let share = if copy {
+            self.corrupt_copy
+        } else {
+            self.corrupt
+        };
+        // Reversed: its high bits have decided that the packet is damaged.
+        share.dice.bits(n).reverse_bits()
     }
 
     #[inline]
@@ -122,7 +136,7 @@ impl Lots {
             return Lot {
                 original: Outcome {
                     lost,
-                    corruption: None,
+                    ..Outcome::default()
                 },
                 ..Lot::default()
             };
@@ -140,11 +154,13 @@ impl Lots {
             reordered: self.reorder.has(n),
             original: Outcome {
                 lost: losses.is_lost(loss, n),
-                corruption: self.corrupt.number(n),
+                corrupted: self.corrupt.has(n),
+                copy: false,
             },
             copy: self.duplicate.has(n).then(|| Outcome {
                 lost: losses.is_copy_lost(loss, n),
-                corruption: self.corrupt_copy.number(n),
+                corrupted: self.corrupt_copy.has(n),
+                copy: true,
             }),
         };
         self.known = Some((n, lot));
@@ -157,10 +173,5 @@ impl Lots {
 impl Share {
     fn has(self, n: u64) -> bool {
         self.share != LossRate::ZERO && self.dice.hits(n, self.share)
-    }
-
-    /// A number for those that belong to it; its low bits have not decided whether they do.
-    fn number(self, n: u64) -> Option<u64> {
-        self.has(n).then(|| self.dice.bits(n).reverse_bits())
     }
 }

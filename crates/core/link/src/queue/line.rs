@@ -55,6 +55,7 @@ impl<T: Clone> Line<T> {
     }
 
     /// `straight` segments at the front go on at once and never count as waiting for the peak.
+    #[inline]
     pub(crate) fn push(&mut self, entry: Entry<T>, straight: u32) {
         let start = entry.range.start;
         let passing = entry.segments.bytes(&(start..start + straight));
@@ -82,6 +83,7 @@ impl<T: Clone> Line<T> {
     }
 
     /// Takes the first `count` segments of the first entry, of which there must be as many.
+    #[inline]
     pub(crate) fn take(&mut self, count: u32) -> Option<Entry<T>> {
         let head = self.entries.front_mut()?;
         let split = head.range.start.saturating_add(count);
