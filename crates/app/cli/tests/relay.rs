@@ -254,6 +254,58 @@ fn a_printed_configuration_runs_and_checks_as_the_command_line_did() {
 }
 
 #[test]
+fn a_byte_stream_is_relayed_by_one_line_and_by_the_file_that_it_prints() {
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = service.local_addr().unwrap().to_string();
+    let arguments = ["relay", "tcp", "127.0.0.1:0", &target, "--send-proxy", "v1"];
+    let printed = run(longhaul().args(arguments).arg("--print-config"));
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &printed.stdout).unwrap();
+    let checked = run(longhaul()
+        .args(["relay", "check", "--config"])
+        .arg(file.path()));
+    assert!(
+        checked.stdout.contains("server side: profile `wan`"),
+        "{checked:?}"
+    );
+
+    let mut by_file = longhaul();
+    by_file
+        .args(["relay", "run", "--json", "--config"])
+        .arg(file.path());
+    let mut by_line = longhaul();
+    by_line.args(arguments).arg("--json");
+    for mut command in [by_line, by_file] {
+        let mut relay = Relay::start(&mut command);
+        let mut client = TcpStream::connect(relay.address).unwrap();
+        client.write_all(b"hello").unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let (mut server, _) = service.accept().unwrap();
+        let mut got = String::new();
+        server.read_to_string(&mut got).unwrap();
+        assert!(got.starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 "), "{got}");
+        assert!(got.ends_with("\r\nhello"), "{got}");
+        server.write_all(b"bye").unwrap();
+        drop(server);
+        got.clear();
+        client.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "bye");
+        let done = relay.event("connection-done");
+        assert_eq!(done["ended_by"], "completed");
+        assert_eq!(done["closed_first"], "client");
+        assert_eq!(
+            (&done["bytes_up"], &done["bytes_down"]),
+            (&5.into(), &3.into())
+        );
+        assert!(done["server_side"]["rtt_s"].as_f64().unwrap() > 0.0);
+        relay.signal("TERM");
+        assert_eq!(relay.event("stopped")["connections"], 1);
+        assert_eq!(relay.child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
 fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = "[[http]]\nlisten = \"here\"\ntarget = \"store\"\nallow = [\"10.10.10.7/24\"]\n\
@@ -292,7 +344,7 @@ fn help_teaches_with_examples() {
         assert!(help.stdout.contains(part), "{part}: {}", help.stdout);
     }
     let help = run(longhaul().args(["relay", "--help"]));
-    for verb in ["http", "run", "check"] {
+    for verb in ["http", "tcp", "run", "check"] {
         assert!(help.stdout.contains(verb), "{verb}: {}", help.stdout);
     }
 }
