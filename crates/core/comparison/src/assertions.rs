@@ -43,7 +43,9 @@ fn ground(scenario: &Scenario, workload: &Workload) -> Ground {
     let floor = workload.floor(&scenario.path);
     Ground {
         floor_s: floor.map(|floor| floor.total().as_secs_f64()),
-        rate_bps: Some(bits_per_s(scenario.path.rate)),
+        rate_bps: Some(bits_per_s(
+            scenario.path.bottleneck_rate_of(workload.direction()),
+        )),
     }
 }
 

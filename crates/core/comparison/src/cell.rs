@@ -98,7 +98,8 @@ fn ceiling_bps(workload: &Workload, path: &Path) -> Option<f64> {
         Flow::Up | Flow::Down => 1.0,
         Flow::Both => 2.0,
     };
-    let ceiling = bits_per_s(path.rate) * share * ways;
+    let rate = path.bottleneck_rate_of(workload.direction());
+    let ceiling = bits_per_s(rate) * share * ways;
     (ceiling > 0.0).then_some(ceiling)
 }
 

@@ -47,7 +47,10 @@ pub use assertion::{
 pub use experiment::{Capture, Experiment, Share};
 pub use file::{FileError, Variant, expand, read};
 pub use host::{Host, HostName, Stack, TcpKnobs, Threshold};
-pub use path::Path;
+pub use path::{
+    CoDelSetting, DisciplineSetting, JitterSetting, LossSetting, OrderSetting, OutageSetting, Path,
+    PolicerSetting, QueueSize, RedSetting, ReorderSetting, Scheduled, TraceFile, Way, WayName,
+};
 pub use problems::Problem;
 pub use relay::{Relay, RelayMode, Site};
 pub use template::Template;

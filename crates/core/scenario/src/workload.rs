@@ -247,7 +247,8 @@ impl Workload {
             // What is written or copied need not wait for the answer to what went before.
             Kind::Stream | Kind::Replicate | Kind::Command => 1,
         };
-        Floor::new(round_trips, path.rtt.get(), Bytes::new(ip_bytes), path.rate)
+        let rate = path.bottleneck_rate_of(self.direction());
+        Floor::new(round_trips, path.rtt.get(), Bytes::new(ip_bytes), rate)
     }
 }
 

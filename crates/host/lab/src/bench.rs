@@ -13,13 +13,12 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use link::{LossSpec, PathSpec};
 use record::lab::Priming;
 use scenario::{HostName, Scenario};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use units::{Bytes, LossRate};
+use units::Bytes;
 
 use crate::experiment::apparatus::Apparatus;
 use crate::probe::{self, Depth, End, PathReading, ProbeError};
@@ -138,7 +137,7 @@ impl Bench {
         let mut topology = Topology::build(scenario, &logs).map_err(BenchError::Topology)?;
         let mut facts = topology.facts();
         let (command, setup) = topology
-            .link_command(binary, path_spec(scenario, seed))
+            .link_command(binary, scenario.path.spec(seed))
             .map_err(BenchError::Topology)?;
         let mut link = Worker::start("link", command, &setup, &logs)?;
         let realtime = link.wait_for("that it is ready", READY, |line| {
@@ -180,7 +179,10 @@ impl Apparatus for Bench {
             command.args(["--hot-window", &window.to_string()]);
         }
         if spec.knows_path_rate {
-            command.args(["--path-rate", &self.scenario.path.rate.to_string()]);
+            command.args([
+                "--path-rate",
+                &self.scenario.path.bottleneck_rate().to_string(),
+            ]);
         }
         command.arg(format!("{}:{port}", self.address_of(Some(name))));
         command.arg(format!("{origin}:{port}"));
@@ -342,7 +344,7 @@ impl Apparatus for Bench {
         };
         let near = end(HostName::Client, topology::CLIENT);
         let far = end(HostName::Origin, topology::ORIGIN);
-        let spec = path_spec(&self.scenario, self.seed);
+        let spec = self.scenario.path.spec(self.seed);
         let measured = probe::measure(&spec, near, far, depth);
         if measured.is_err() {
             // It may have ended meanwhile, and says more about why than the probe can.
@@ -525,17 +527,6 @@ fn start_origin(
         (line["event"] == "listening").then_some(())
     })?;
     Ok(origin)
-}
-
-/// The path model's settings for a scenario's path.
-fn path_spec(scenario: &Scenario, seed: u64) -> PathSpec {
-    let path = &scenario.path;
-    let loss = if path.loss == LossRate::ZERO {
-        LossSpec::None
-    } else {
-        LossSpec::Bernoulli(path.loss)
-    };
-    PathSpec::symmetric(path.rtt.get(), Some(path.rate), path.queue, loss, seed)
 }
 
 /// Adds what a relay says about priming to the account of its pool.

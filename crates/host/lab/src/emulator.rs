@@ -35,6 +35,7 @@
 //! (Without the line breaks.) Somebody must read what it writes: an emulator whose reader sleeps while
 //! it samples comes to a halt when the pipe is full.
 
+mod alteration;
 mod command;
 mod driver;
 mod lateness;

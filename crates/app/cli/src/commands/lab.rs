@@ -142,7 +142,20 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 /// with its field.
 pub(crate) fn read(path: &Path) -> Result<Vec<Variant>, Failure> {
     let text = std::fs::read_to_string(path).usage(format!("cannot read `{}`", path.display()))?;
-    scenario::read(&text).usage(format!("`{}` is not a sound scenario", path.display()))
+    let mut variants =
+        scenario::read(&text).usage(format!("`{}` is not a sound scenario", path.display()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    for variant in &mut variants {
+        for trace in variant.scenario.path.traces_mut() {
+            let file = folder.join(trace.name());
+            let text = std::fs::read_to_string(&file)
+                .usage(format!("cannot read the trace `{}`", file.display()))?;
+            trace
+                .read(&text)
+                .usage(format!("`{}` is not a trace", file.display()))?;
+        }
+    }
+    Ok(variants)
 }
 
 /// The scenario of a file without factors.
@@ -153,7 +166,8 @@ fn only(path: &Path, variants: Vec<Variant>) -> Result<Scenario, Failure> {
         (Some(variant), None) => Ok(variant.scenario),
         _ => {
             let path = path.display();
-            let error = anyhow::anyhow!("`{path}` has {count} combinations of factors; the lab runs one");
+            let error =
+                anyhow::anyhow!("`{path}` has {count} combinations of factors; the lab runs one");
             Err(Failure::new(Kind::Usage, error))
         }
     }

@@ -62,11 +62,11 @@ fn every_wrong_field_is_told_at_once_with_its_path() {
 fn what_is_missing_in_several_tables_is_told_at_once() {
     let broken = SOUND
         .replace("    name = \"bulk\"\n", "")
-        .replace("rate = \"10 Mbit/s\"", "");
+        .replace("rtt = ", "# ");
     assert_eq!(
         problems(&broken),
         [
-            "`path`: `rate` is missing",
+            "`path`: `rtt` is missing",
             "`workloads[0]`: `name` is missing"
         ]
     );

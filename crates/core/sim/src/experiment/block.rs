@@ -72,19 +72,14 @@ impl Stage<'_> {
 
     fn wan(&self, seed: u64) -> PathSpec {
         let path = &self.scenario.path;
-        let loss = if path.loss == units::LossRate::ZERO {
-            LossSpec::None
-        } else {
-            LossSpec::Bernoulli(path.loss)
-        };
-        PathSpec::symmetric(path.rtt.get(), Some(path.rate), path.queue, loss, seed)
+        path.spec(seed)
     }
 
     fn fill_pool(&self, arm: &Arm, relay: &Relay, pooled: usize, block: &mut Block) {
         let path = &self.scenario.path;
         if relay.knows_path_rate {
             for leg in &mut block.legs[pooled..] {
-                leg.near.1.pacing = Pacing::AtMost(payload_rate(path.rate));
+                leg.near.1.pacing = Pacing::AtMost(payload_rate(path.bottleneck_rate()));
             }
         }
         for _ in 0..relay.pool_min_idle.max(1) {

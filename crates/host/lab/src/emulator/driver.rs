@@ -153,7 +153,7 @@ impl<'a> Driver<'a> {
             // Writing runs the receiver's whole network stack: the clock moves on.
             now = self.now();
             self.meter.note_delivery(now.since(delivery.due_at));
-            if delivery.payload.write(tun, &delivery.segments).is_err() {
+            if delivery.payload.write(tun, &delivery).is_err() {
                 self.meter.note_undeliverable();
             }
             if let Some(packet) = Rc::into_inner(delivery.payload) {

@@ -3,8 +3,10 @@
 use std::io;
 use std::ops::Range;
 
-use link::Segments;
+use link::{Delivery, Segments};
 use sys::tun::{Segmentation, Tun, VirtioHeader};
+
+use crate::emulator::alteration::{self, Altered};
 
 /// A packet taken from a device, with what is needed to part it.
 #[derive(Clone, Debug)]
@@ -92,22 +94,56 @@ impl Packet {
     /// The IP packets it stands for.
     pub(super) fn segments(&self) -> Option<Segments> {
         let length = u32::try_from(self.length).ok()?;
+        let ecn = alteration::ecn(&self.bytes[..self.length]);
         let Some(shape) = self.superpacket else {
-            return Some(Segments::single(length));
+            return Some(Segments::single(length).with_ecn(ecn));
         };
         let payload = self.length - shape.payload;
         let count = payload.div_ceil(shape.segment);
         let last = payload - (count - 1) * shape.segment;
-        Segments::uniform(
+        let segments = Segments::uniform(
             u32::try_from(count).ok()?,
             u32::try_from(shape.payload + shape.segment.min(payload)).ok()?,
             u32::try_from(shape.payload + last).ok()?,
-        )
+        )?;
+        Some(segments.with_ecn(ecn))
     }
 
-    /// Lets segments `range` of it arrive at `tun`: as they are where it is all of them, otherwise with
-    /// headers made for the part.
-    pub(super) fn write(&self, tun: &Tun, range: &Range<u32>) -> io::Result<()> {
+    /// Lets a delivery of its segments arrive at `tun`: as they are where it is all of them, otherwise
+    /// with headers made for the part; marked and damaged as the path says.
+    pub(super) fn write<T>(&self, tun: &Tun, delivery: &Delivery<T>) -> io::Result<()> {
+        if !delivery.marked && delivery.corruption.is_none() {
+            return self.write_intact(tun, &delivery.segments);
+        }
+        let mut altered = self.copy(&delivery.segments);
+        if delivery.marked {
+            altered.mark();
+        }
+        if let Some(number) = delivery.corruption {
+            altered.damage(number);
+        }
+        tun.write(altered.header, &altered.bytes, &[])
+    }
+
+    /// A copy of segments `range`, for those few that are altered.
+    fn copy(&self, range: &Range<u32>) -> Altered {
+        let data = &self.bytes[..self.length];
+        let part = self
+            .superpacket
+            .and_then(|shape| shape.part(self.header, data, range));
+        match part {
+            Some(part) => Altered {
+                header: part.header,
+                bytes: [&part.headers[..part.headers_length], &data[part.payload]].concat(),
+            },
+            None => Altered {
+                header: self.header,
+                bytes: data.to_vec(),
+            },
+        }
+    }
+
+    fn write_intact(&self, tun: &Tun, range: &Range<u32>) -> io::Result<()> {
         let data = &self.bytes[..self.length];
         let Some(part) = self
             .superpacket

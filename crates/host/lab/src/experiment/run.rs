@@ -289,9 +289,9 @@ impl<'a, A: Apparatus> Run<'a, A> {
             for (index, workload) in self.scenario.workloads.iter().enumerate() {
                 self.bench.start_relay(relay, &spec.name)?;
                 let name = format!("unprimed-{}", slug(&workload.name));
-                let transfers = self
-                    .bench
-                    .upload(Some(relay), payload(workload), 1, false, &name)?;
+                let transfers =
+                    self.bench
+                        .upload(Some(relay), payload(workload), 1, false, &name)?;
                 self.bench.stop_relay(relay)?;
                 let first = transfers
                     .into_iter()
@@ -334,7 +334,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
     fn note_check(&mut self, reading: &PathReading) -> Option<String> {
         let path = &mut self.evidence.path;
         path.rtt_asked_s = self.scenario.path.rtt.get().as_secs_f64();
-        path.rate_asked_bps = bits_per_s(self.scenario.path.rate);
+        path.rate_asked_bps = bits_per_s(self.scenario.path.bottleneck_rate());
         path.checks += 1;
         let problems = reading.problems();
         if problems.is_empty() {

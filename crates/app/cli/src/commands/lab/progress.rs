@@ -25,11 +25,7 @@ pub(super) struct View {
 impl View {
     pub(super) fn new(scenario: &Scenario, options: &Options) -> Self {
         output::say(&format!("{}: {}", scenario.name, scenario.title));
-        let path = &scenario.path;
-        output::say(&format!(
-            "path: {} round trip, {}, queue {}, loss {} each way; seed {}",
-            path.rtt, path.rate, path.queue, path.loss, options.seed
-        ));
+        output::say(&format!("path: {}; seed {}", scenario.path, options.seed));
         if options.client.is_some() && scenario.arms.iter().any(|arm| arm.reuse) {
             output::say(
                 "note: an external client makes its own connections; arms that reuse one are left out",

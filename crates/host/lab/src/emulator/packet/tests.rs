@@ -215,5 +215,87 @@ proptest! {
 #[test]
 fn a_plain_packet_is_one_segment() {
     let packet = Packet::new(VirtioHeader::PLAIN, vec![0x45; 1500], 1500).unwrap();
-    assert_eq!(packet.segments(), Some(Segments::single(1500)));
+    // 0x45 ends in 01: ECT(1).
+    let expected = Segments::single(1500).with_ecn(link::Ecn::Ect1);
+    assert_eq!(packet.segments(), Some(expected));
+}
+
+fn ip_checksum_is_right(version: Version, bytes: &[u8]) -> bool {
+    version == Version::V6 || fold(sum(&bytes[..20])) == 0xffff
+}
+
+/// Sets the ECN field of a superpacket to ECT(0), with a checksum that is right.
+fn capable(mut packet: Packet, version: Version) -> Packet {
+    match version {
+        Version::V4 => {
+            packet.bytes[1] |= 0b10;
+            put_u16(&mut packet.bytes, 10, 0);
+            let checksum = !fold(sum(&packet.bytes[..20]));
+            put_u16(&mut packet.bytes, 10, checksum.into());
+        }
+        Version::V6 => packet.bytes[1] |= 0b10_0000,
+    }
+    packet
+}
+
+proptest! {
+    #[test]
+    fn a_mark_changes_the_ecn_field_and_its_checksum_alone(
+        version in any_version(), length in 1_usize..5 * SEGMENT, part in 0_u32..5,
+        identification in any::<u16>(),
+    ) {
+        let payload = vec![7; length];
+        let packet = capable(superpacket(version, 1, identification, &payload), version);
+        let segments = packet.segments().unwrap();
+        prop_assert_eq!(segments.ecn(), link::Ecn::Ect0);
+        let first = part.min(segments.count() - 1);
+        for range in [first..first + 1, 0..segments.count()] {
+            let plain = packet.copy(&range);
+            let mut marked = packet.copy(&range);
+            marked.mark();
+            prop_assert_eq!(alteration::ecn(&marked.bytes), link::Ecn::Ce);
+            prop_assert!(ip_checksum_is_right(version, &marked.bytes));
+            let changed = |at: &usize| plain.bytes[*at] != marked.bytes[*at];
+            let changed: Vec<usize> = (0..plain.bytes.len()).filter(changed).collect();
+            prop_assert!(changed.iter().all(|at| [1, 10, 11].contains(at)), "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn damage_is_one_bit_that_the_receiver_s_checksum_finds(
+        version in any_version(), length in 1_usize..3 * SEGMENT, part in 0_u32..3,
+        number in any::<u64>(),
+    ) {
+        let payload = vec![0xa5; length];
+        let packet = superpacket(version, 99, 1, &payload);
+        let segments = packet.segments().unwrap();
+        let first = part.min(segments.count() - 1);
+        let mut whole = packet.copy(&(first..first + 1));
+        finish_checksum(whole.header, &mut whole.bytes);
+        let mut damaged = packet.copy(&(first..first + 1));
+        damaged.damage(number);
+        prop_assert_eq!(damaged.header, VirtioHeader::PLAIN);
+        let pairs = whole.bytes.iter().zip(&damaged.bytes);
+        let flipped: u32 = pairs.map(|(one, other)| (one ^ other).count_ones()).sum();
+        prop_assert_eq!(flipped, 1);
+        prop_assert!(!tcp_checksum_is_right(version, &damaged.bytes));
+        prop_assert!(ip_checksum_is_right(version, &whole.bytes) == ip_checksum_is_right(version, &damaged.bytes));
+    }
+
+    #[test]
+    fn no_bytes_make_an_alteration_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..100), checksum_start in 0_u16..120,
+        checksum_offset in 0_u16..40, number in any::<u64>(),
+    ) {
+        let header = VirtioHeader {
+            flags: VirtioHeader::NEEDS_CHECKSUM,
+            checksum_start,
+            checksum_offset,
+            ..VirtioHeader::PLAIN
+        };
+        let mut altered = Altered { header, bytes };
+        altered.mark();
+        altered.damage(number);
+        let _ = alteration::ecn(&altered.bytes);
+    }
 }
