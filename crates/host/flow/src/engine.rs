@@ -123,6 +123,12 @@ pub enum EngineError {
         #[source]
         source: io::Error,
     },
+    /// This TCP has no such knob, or cannot turn it on an open connection.
+    #[error("our own TCP cannot set {what} here")]
+    Unsupported {
+        /// The setting.
+        what: &'static str,
+    },
     /// A socket option is not in effect.
     #[error("a setting of this flow is not in effect")]
     Setting(#[source] sys::socket::ApplyError),

@@ -21,6 +21,7 @@ pub mod engine;
 pub mod kernel;
 pub mod protocol;
 pub mod server;
+pub mod stack;
 
 mod failure;
 mod incoming;

@@ -136,6 +136,21 @@ impl NetworkNamespace {
         Ok(namespace)
     }
 
+    /// The namespace that the calling thread is in. `name` appears in messages only.
+    pub fn current(name: &str) -> Result<Self, NamespaceError> {
+        let name: Arc<str> = name.into();
+        match File::open("/proc/thread-self/ns/net") {
+            Ok(file) => Ok(Self {
+                name,
+                handle: Arc::new(OwnedFd::from(file)),
+            }),
+            Err(source) => Err(NamespaceError::Enter {
+                namespace: name,
+                source,
+            }),
+        }
+    }
+
     /// The name given to [`create`](Self::create).
     #[must_use]
     pub fn name(&self) -> &str {

@@ -2,31 +2,22 @@
 
 pub(crate) mod arguments;
 mod client;
+mod engine;
 mod server;
 mod table;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use flow::engine::{EngineError, SocketOptions};
+use flow::engine::EngineError;
 
-use crate::failure::{Blame as _, Failure};
-use arguments::{Flow, FlowCommand, Socket};
+use crate::failure::{Blame as _, Failure, Kind};
+use arguments::{Flow, FlowCommand};
 
 pub(crate) fn run(arguments: Flow) -> Result<ExitCode, Failure> {
     match arguments.command {
         FlowCommand::Server(arguments) => server::run(&arguments),
         FlowCommand::Client(arguments) => client::run(&arguments),
-    }
-}
-
-fn socket_options(socket: &Socket, bind: Option<std::net::SocketAddr>) -> SocketOptions {
-    SocketOptions {
-        bind,
-        congestion_control: socket.congestion_control.clone(),
-        pace: socket.pace,
-        send_buffer: socket.send_buffer,
-        receive_buffer: socket.receive_buffer,
     }
 }
 
@@ -65,18 +56,13 @@ fn on_signal(stop: Arc<dyn Fn() + Send + Sync>) -> Result<(), Failure> {
 
 /// Whose fault it is that a socket is not to be had, and the next step.
 fn blame(error: EngineError) -> Failure {
-    use crate::failure::Kind;
-    let hint = match &error {
-        EngineError::Connect { .. } => Some("start `longhaul flow server LISTEN` there first"),
-        EngineError::Setting(_) => Some(
+    let is_setting = matches!(error, EngineError::Setting(_));
+    let failure = Failure::new(Kind::Environment, error);
+    if is_setting {
+        return failure.hint(
             "`sysctl net.ipv4.tcp_allowed_congestion_control net.core.rmem_max net.core.wmem_max` \
              says what this host allows",
-        ),
-        _ => None,
-    };
-    let failure = Failure::new(Kind::Environment, error);
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
+        );
     }
+    failure
 }

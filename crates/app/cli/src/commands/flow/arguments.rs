@@ -1,6 +1,6 @@
 //! The command line of `longhaul flow`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -16,7 +16,7 @@ pub(crate) struct Flow {
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
     Server(Server),
-    Client(Client),
+    Client(Box<Client>),
 }
 
 /// Serve flow clients until SIGTERM or Ctrl-C.
@@ -32,6 +32,9 @@ pub(crate) struct Server {
 
     #[command(flatten)]
     pub(crate) socket: Socket,
+
+    #[command(flatten)]
+    pub(crate) stack: Stack,
 
     /// Print events as JSON lines on stdout, the first with the address.
     #[arg(long)]
@@ -94,6 +97,9 @@ pub(crate) struct Client {
     #[command(flatten)]
     pub(crate) socket: Socket,
 
+    #[command(flatten)]
+    pub(crate) stack: Stack,
+
     /// Our address, such as `192.0.2.7:0`.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<SocketAddr>,
@@ -139,7 +145,8 @@ pub(crate) struct Load {
 /// How sockets are made.
 #[derive(Debug, Args)]
 pub(crate) struct Socket {
-    /// Congestion control of whoever sends, as the kernel calls it.
+    /// Congestion control of whoever sends, as the kernel calls it; of our own TCP: newreno, cubic,
+    /// highspeed, westwood+, bbr or none.
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion_control: Option<String>,
 
@@ -147,13 +154,88 @@ pub(crate) struct Socket {
     #[arg(long, value_name = "RATE")]
     pub(crate) pace: Option<Rate>,
 
-    /// Fix our send buffer (SO_SNDBUF); the kernel's autotuning ends.
+    /// Fix our send buffer (`SO_SNDBUF`); the kernel's autotuning ends.
     #[arg(long, value_name = "SIZE")]
     pub(crate) send_buffer: Option<Bytes>,
 
-    /// Fix our receive buffer (SO_RCVBUF); the kernel's autotuning ends.
+    /// Fix our receive buffer (`SO_RCVBUF`); the kernel's autotuning ends.
     #[arg(long, value_name = "SIZE")]
     pub(crate) receive_buffer: Option<Bytes>,
+}
+
+/// Whose TCP speaks here, and how ours behaves.
+#[derive(Debug, Args)]
+pub(crate) struct Stack {
+    /// The kernel's TCP, or our own on a TUN device (needs root).
+    #[arg(long, value_name = "WHOSE", default_value = "kernel")]
+    pub(crate) stack: StackName,
+
+    /// Our own TCP: its address.
+    #[arg(long, value_name = "IP", required_if_eq("stack", "longhaul"))]
+    pub(crate) address: Option<IpAddr>,
+
+    /// Our own TCP: the address of the host on the device, with its prefix, such as `10.77.0.1/24`.
+    #[arg(long, value_name = "IP/PREFIX", required_if_eq("stack", "longhaul"))]
+    pub(crate) gateway: Option<String>,
+
+    /// Our own TCP: the device's name.
+    #[arg(long, value_name = "NAME", default_value = "longhaul0")]
+    pub(crate) device: String,
+
+    /// Our own TCP: segments of the first flight.
+    #[arg(long, value_name = "SEGMENTS", default_value_t = 10)]
+    pub(crate) initial_cwnd: u32,
+
+    /// Our own TCP: slow start threshold of a new connection, in bytes, or `infinite`.
+    #[arg(long, value_name = "BYTES", default_value = "infinite", value_parser = threshold)]
+    pub(crate) initial_ssthresh: Threshold,
+
+    /// Our own TCP: a fixed receive window; without it, it grows to 16 MiB.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) receive_window: Option<Bytes>,
+
+    /// Our own TCP: do not offer window scaling.
+    #[arg(long)]
+    pub(crate) no_window_scaling: bool,
+
+    /// Our own TCP: do not offer SACK.
+    #[arg(long)]
+    pub(crate) no_sack: bool,
+
+    /// Our own TCP: do not offer timestamps.
+    #[arg(long)]
+    pub(crate) no_timestamps: bool,
+
+    /// Our own TCP: largest segment to receive.
+    #[arg(long, value_name = "BYTES", default_value_t = 1460, value_parser = clap::value_parser!(u16).range(88..))]
+    pub(crate) mss: u16,
+
+    /// Our own TCP: acknowledge every second segment, and after this time; without it, as Linux does.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delayed_ack: Option<Span>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum StackName {
+    Kernel,
+    Longhaul,
+}
+
+/// An initial slow start threshold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Threshold {
+    Infinite,
+    Bytes(u64),
+}
+
+fn threshold(text: &str) -> Result<Threshold, String> {
+    if text == "infinite" {
+        return Ok(Threshold::Infinite);
+    }
+    let number = text.parse().map(Threshold::Bytes);
+    number
+        .or_else(|_| text.parse().map(|size: Bytes| Threshold::Bytes(size.get())))
+        .map_err(|_| format!("`{text}` is not a number of bytes, such as 65535, nor `infinite`"))
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

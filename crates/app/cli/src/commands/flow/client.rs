@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use flow::Progress;
 use flow::client::{Control, Directions, Outcome, Plan, Workload};
-use flow::kernel::Kernel;
+use flow::engine::SocketOptions;
 use flow::protocol::ReadPause;
 use record::flow::Document;
 use units::{Bytes, Span};
 
 use super::arguments::{Client, Way};
 use super::table::{self, Ticker};
-use super::{on_signal, socket_options};
+use super::{engine, on_signal};
 use crate::commands::lab;
 use crate::failure::{Failure, Kind};
 use crate::output;
@@ -23,13 +23,14 @@ use crate::output;
 const DEFAULT: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(arguments: &Client) -> Result<ExitCode, Failure> {
-    let plan = plan(arguments);
+    let (engine, socket, stack) = engine::of(&arguments.stack, &arguments.socket, arguments.bind)?;
+    let plan = plan(arguments, socket);
     let manifest = lab::manifest();
     let control = Arc::new(Control::default());
     let stop = Arc::clone(&control);
     on_signal(Arc::new(move || stop.stop()))?;
     let mut ticker = Ticker::new(io::stderr().is_terminal() && !arguments.json);
-    let outcome = flow::client::run(&Kernel, &plan, &control, &mut |progress: Progress| {
+    let outcome = flow::client::run(&*engine, &plan, &control, &mut |progress: Progress| {
         ticker.show(&progress);
     });
     ticker.clear();
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: &Client) -> Result<ExitCode, Failure> {
         version: record::VERSION,
         manifest,
         server: plan.server.to_string(),
-        stack: "kernel".into(),
+        stack: stack.into(),
         workload: words(&plan),
         seed: plan.seed,
         interrupted,
@@ -78,7 +79,7 @@ fn verdict(document: &Document) -> Result<ExitCode, Failure> {
     })
 }
 
-fn plan(arguments: &Client) -> Plan {
+fn plan(arguments: &Client, socket: SocketOptions) -> Plan {
     let load = &arguments.load;
     let direction = match arguments.direction {
         Way::Up => Directions::Up,
@@ -112,7 +113,7 @@ fn plan(arguments: &Client) -> Plan {
     };
     Plan {
         server: arguments.server,
-        socket: socket_options(&arguments.socket, arguments.bind),
+        socket,
         seed: arguments.seed,
         interval: arguments.interval.get(),
         lanes: arguments.parallel,

@@ -3,18 +3,17 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use flow::kernel::Kernel;
 use flow::server::{Event, Server};
 use serde_json::{Value, json};
 
 use super::arguments;
-use super::{blame, on_signal, socket_options};
+use super::{blame, engine, on_signal};
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(arguments: &arguments::Server) -> Result<ExitCode, Failure> {
-    let options = socket_options(&arguments.socket, None);
-    let server = Server::listen(&Kernel, arguments.listen, &options).map_err(blame)?;
+    let (engine, options, _) = engine::of(&arguments.stack, &arguments.socket, None)?;
+    let server = Server::listen(&*engine, arguments.listen, &options).map_err(blame)?;
     let server = Arc::new(server);
     let stopped = Arc::clone(&server);
     on_signal(Arc::new(move || stopped.stop()))?;
