@@ -17,8 +17,10 @@ use scenario::{Arm, HostName, Problem, Relay, Scenario, Workload};
 use tcp::Config;
 use units::{Bytes, PacketOverhead, Rate};
 
+use crate::captures::{self, HostCapture};
 use crate::hosts::{SimulatedHost, host};
 use crate::http::Primed;
+use block::Block;
 
 /// A scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +65,8 @@ const LAN_RTT: Duration = Duration::from_micros(100);
 
 /// The scenario and the seed of a run.
 struct Stage<'a> {
+    /// Where the wire is to be captured.
+    captured: &'a [HostName],
     scenario: &'a Scenario,
     seed: u64,
 }
@@ -76,11 +80,25 @@ struct Stage<'a> {
 /// What is a model and not a play: TLS is its round trips and about its bytes; a relay's accept and its
 /// connection behind it begin together; hosts compute in no time.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
+    run_captured(scenario, seed, &[], &mut |_| {})
+}
+
+/// The same, and for every block what each of `captured` sees on its interfaces.
+pub fn run_captured(
+    scenario: &Scenario,
+    seed: u64,
+    captured: &[HostName],
+    keep: &mut dyn FnMut(HostCapture),
+) -> Result<Document, SimulateError> {
     let problems = scenario.problems();
     if !problems.is_empty() {
         return Err(SimulateError::Scenario { problems });
     }
-    let stage = Stage { scenario, seed };
+    let stage = Stage {
+        captured,
+        scenario,
+        seed,
+    };
     let mut manifest = Manifest::default();
     let mut order = Vec::new();
     let mut evidence = Evidence {
@@ -98,9 +116,21 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
                 manifest.facts.insert(fact, reason);
                 continue;
             }
-            let (measured, made) = stage.measure(arm, workload, &hosts, &mut || {
-                order.push(format!("{}, {}", arm.name, workload.name));
-            })?;
+            let mut finish = |number: u32, block: &Block| {
+                for &host in captured {
+                    keep(HostCapture {
+                        arm: arm.name.clone(),
+                        workload: workload.name.clone(),
+                        block: number,
+                        host,
+                        pcapng: captures::of(&block.programs.world, block.lan, &block.pool, host),
+                    });
+                }
+            };
+            order.extend(
+                (0..blocks_of(scenario)).map(|_| format!("{}, {}", arm.name, workload.name)),
+            );
+            let (measured, made) = stage.measure(arm, workload, &hosts, &mut finish)?;
             primed.extend(made);
             evidence.measured.insert((arm_index, index), measured);
         }
@@ -172,15 +202,14 @@ impl Stage<'_> {
         arm: &Arm,
         workload: &Workload,
         hosts: &BTreeMap<HostName, Config>,
-        begin: &mut dyn FnMut(),
+        finish: &mut dyn FnMut(u32, &Block),
     ) -> Result<(Measured, Vec<Primed>), SimulateError> {
         let experiment = &self.scenario.experiment;
-        let blocks = experiment.runs / experiment.block.max(1);
+        let blocks = blocks_of(self.scenario);
         let mut measured = Measured::default();
         let mut primed = Vec::new();
         let hops = self.relays(arm.relay.hops());
         for number in 0..blocks {
-            begin();
             let seed = self.seed_of(arm, workload, u64::from(number));
             let mut block = self.block(arm, hosts, &hops, seed)?;
             primed.append(&mut block.primed);
@@ -189,6 +218,7 @@ impl Stage<'_> {
             let before = measured.transfers.len();
             let counts = (experiment.warm_up, experiment.block);
             transfer::play(arm, workload, &mut block, counts, &mut measured);
+            finish(number, &block);
             for (counter, value) in block.retransmissions() {
                 *measured.counters.entry(counter).or_default() += value;
             }
@@ -266,11 +296,17 @@ impl Stage<'_> {
     }
 }
 
+/// Blocks of each arm and workload.
+fn blocks_of(scenario: &Scenario) -> u32 {
+    let experiment = &scenario.experiment;
+    experiment.runs / experiment.block.max(1)
+}
+
 /// A simulated path is what was asked for; nothing has to be checked.
 #[expect(clippy::cast_precision_loss, reason = "bits per second far below 2^52")]
 fn as_asked(scenario: &Scenario) -> PathCheck {
     let rtt = scenario.path.rtt.get().as_secs_f64();
-    let rate = scenario.path.bottleneck_rate().bits_per_s() as f64;
+    let rate = scenario.path.rate.bits_per_s() as f64;
     PathCheck {
         rtt_asked_s: rtt,
         rtt_achieved_s: Some(rtt),
@@ -299,7 +335,7 @@ fn hot_window(relay: &Relay, path: &scenario::Path) -> Bytes {
     if !relay.knows_path_rate {
         return Bytes::mib(2);
     }
-    let product = path.bottleneck_rate().checked_mul(path.rtt.get());
+    let product = path.rate.checked_mul(path.rtt.get());
     product.map_or(Bytes::mib(2), |product| {
         product.clamp(Bytes::kib(64), Bytes::mib(3))
     })

@@ -7,13 +7,17 @@
 //! lab's shape, so that the two can be laid side by side.
 
 mod account;
+mod captures;
 mod experiment;
 mod hosts;
 mod http;
 mod lanes;
+mod pcap;
 #[cfg(test)]
 mod tests;
 mod world;
 
-pub use experiment::{SimulateError, run};
-pub use world::{ConnectionId, LogEntry, Notice, PathId, Side, World};
+pub use captures::HostCapture;
+pub use experiment::{SimulateError, run, run_captured};
+pub use pcap::{Ends, pcapng};
+pub use world::{ConnectionId, LogEntry, Notice, PathId, Side, Way, World};

@@ -1,15 +1,16 @@
 //! Closed forms and determinism; every test that simulates twice compares what happened.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use link::{LossSpec, PathSpec};
 use record::LimitName;
 use record::lab::{Arm, Document};
-use scenario::Scenario;
+use scenario::{HostName, Scenario};
 use tcp::{Config, ReceiveBuffer};
 use units::{Bytes, LossRate, Rate, Time};
 
-use crate::{ConnectionId, PathId, Side, World, run};
+use crate::{ConnectionId, PathId, Side, World, run, run_captured};
 
 const FIELD_CASE_C: &str = include_str!("../../../../scenarios/field/c-uploads.toml");
 
@@ -191,6 +192,46 @@ fn one_seed_gives_one_document_and_one_sequence_of_packets() {
 }
 
 #[test]
+fn each_host_s_capture_holds_what_passes_it_and_reads_back() {
+    let mut scenario: Scenario = toml::from_str(FIELD_CASE_C).unwrap();
+    scenario.experiment.runs = scenario.experiment.block;
+    let hosts = [HostName::Client, HostName::Relay, HostName::Origin];
+    let mut files = Vec::new();
+    run_captured(&scenario, 1, &hosts, &mut |file| files.push(file)).unwrap();
+    files.retain(|file| file.arm == "relay" && file.workload == "100 KiB");
+    assert_eq!(files.len(), 3);
+    let observed: Vec<BTreeSet<String>> = files
+        .iter()
+        .map(|file| {
+            let mut capture = capture::Capture::new();
+            capture.feed(&file.pcapng);
+            let mut conversations = BTreeSet::new();
+            let mut payload = 0;
+            while let Some(observation) = capture.next_observation().unwrap() {
+                let wire::Observation::Tcp(segment) = observation else {
+                    panic!("{observation:?}");
+                };
+                conversations.insert(format!("{} {}", segment.source, segment.destination));
+                payload += u64::from(segment.payload_len);
+            }
+            assert!(capture.summary().segments > 100);
+            // All uploads of the block pass each of the three.
+            assert!(payload > 5 * 102_400, "{payload}");
+            conversations
+        })
+        .collect();
+    let (client, relay, origin) = (&observed[0], &observed[1], &observed[2]);
+    assert!(client.is_disjoint(origin));
+    assert_eq!(&(client | origin), relay);
+    assert!(client.iter().any(|pair| pair.starts_with("192.0.2.1:")));
+    assert!(
+        origin
+            .iter()
+            .any(|pair| pair.starts_with("203.0.113.1:80 "))
+    );
+}
+
+#[test]
 fn a_fixed_window_gives_window_over_rtt() {
     let far = Config {
         window_scaling: false,
@@ -349,7 +390,7 @@ fn a_low_initial_ssthresh_grows_by_one_segment_per_round_trip() {
 #[test]
 fn what_is_wrong_with_a_scenario_is_said_before_anything_runs() {
     let mut scenario: Scenario = toml::from_str(FIELD_CASE_C).unwrap();
-    let client = scenario.hosts.get_mut(&scenario::HostName::Client).unwrap();
+    let client = scenario.hosts.get_mut(&HostName::Client).unwrap();
     client.congestion_control = Some("vegas".to_owned());
     let error = run(&scenario, 1).unwrap_err();
     assert_eq!(

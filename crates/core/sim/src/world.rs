@@ -50,17 +50,28 @@ pub struct Notice {
     pub event: Event,
 }
 
-/// A segment that left an end, for comparing runs and for writing captures.
+/// A segment at an end, for comparing runs and for writing captures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogEntry {
     /// When.
     pub at: Time,
     /// On which connection.
     pub connection: ConnectionId,
-    /// From which end.
+    /// At which end.
     pub side: Side,
+    /// Whether it left there or arrived.
+    pub way: Way,
     /// The segment.
     pub segment: Segment,
+}
+
+/// What a segment does at an end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// It leaves.
+    Sent,
+    /// It has come.
+    Arrived,
 }
 
 #[derive(Debug)]
@@ -90,6 +101,16 @@ struct End {
     account: Option<Account>,
 }
 
+// === impl ConnectionId ===
+
+impl ConnectionId {
+    /// Its number in the order in which connections were opened, from 0.
+    #[must_use]
+    pub const fn number(self) -> usize {
+        self.0
+    }
+}
+
 // === impl World ===
 
 impl World {
@@ -113,7 +134,7 @@ impl World {
         self.log.get_or_insert_default();
     }
 
-    /// The segments kept since [`record`](Self::record).
+    /// The segments kept since [`record`](Self::record), in the order of time.
     #[must_use]
     pub fn log(&self) -> &[LogEntry] {
         self.log.as_deref().unwrap_or_default()
@@ -147,6 +168,12 @@ impl World {
     #[must_use]
     pub fn counters(&self, path: PathId) -> PathCounters {
         self.paths[path.0].path.counters()
+    }
+
+    /// The path of a connection.
+    #[must_use]
+    pub fn path_of(&self, connection: ConnectionId) -> PathId {
+        PathId(self.ends[index(connection, Side::Near)].path)
     }
 
     /// Opens a connection from the near to the far end of `path`.
@@ -284,6 +311,16 @@ impl World {
             if delivery.marked {
                 segment.ecn = EcnCodepoint::Ce;
             }
+            if let Some(log) = &mut self.log {
+                let (connection, side) = place(to);
+                log.push(LogEntry {
+                    at: now,
+                    connection,
+                    side,
+                    way: Way::Arrived,
+                    segment,
+                });
+            }
             let end = &mut self.ends[to];
             if let Some(connection) = &mut end.connection {
                 connection.handle_segment(now, &segment);
@@ -318,12 +355,7 @@ impl World {
         let Some(connection) = &mut end.connection else {
             return;
         };
-        let id = ConnectionId(number / 2);
-        let side = if number.is_multiple_of(2) {
-            Side::Near
-        } else {
-            Side::Far
-        };
+        let (id, side) = place(number);
         loop {
             match connection.poll_output(now) {
                 Output::Transmit { segment, .. } => {
@@ -332,6 +364,7 @@ impl World {
                             at: now,
                             connection: id,
                             side,
+                            way: Way::Sent,
                             segment,
                         });
                     }
@@ -381,6 +414,16 @@ impl Default for World {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The inverse of [`index`].
+const fn place(number: usize) -> (ConnectionId, Side) {
+    let side = if number.is_multiple_of(2) {
+        Side::Near
+    } else {
+        Side::Far
+    };
+    (ConnectionId(number / 2), side)
 }
 
 const fn index(connection: ConnectionId, side: Side) -> usize {

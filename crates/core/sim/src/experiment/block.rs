@@ -47,6 +47,9 @@ impl Stage<'_> {
     ) -> Result<Block, SimulateError> {
         let fail = |source| SimulateError::Path { source };
         let mut world = World::new();
+        if !self.captured.is_empty() {
+            world.record();
+        }
         let wan = world.add_path(&self.wan(seed)).map_err(fail)?;
         let lan = PathSpec::symmetric(LAN_RTT, None, Bytes::mib(1), LossSpec::None, seed);
         let lan = world.add_path(&lan).map_err(fail)?;
@@ -72,14 +75,19 @@ impl Stage<'_> {
 
     fn wan(&self, seed: u64) -> PathSpec {
         let path = &self.scenario.path;
-        path.spec(seed)
+        let loss = if path.loss == units::LossRate::ZERO {
+            LossSpec::None
+        } else {
+            LossSpec::Bernoulli(path.loss)
+        };
+        PathSpec::symmetric(path.rtt.get(), Some(path.rate), path.queue, loss, seed)
     }
 
     fn fill_pool(&self, arm: &Arm, relay: &Relay, pooled: usize, block: &mut Block) {
         let path = &self.scenario.path;
         if relay.knows_path_rate {
             for leg in &mut block.legs[pooled..] {
-                leg.near.1.pacing = Pacing::AtMost(payload_rate(path.bottleneck_rate()));
+                leg.near.1.pacing = Pacing::AtMost(payload_rate(path.rate));
             }
         }
         for _ in 0..relay.pool_min_idle.max(1) {
