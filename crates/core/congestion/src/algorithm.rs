@@ -5,6 +5,7 @@ use core::str::FromStr;
 
 use crate::Controller;
 use crate::bbr::Bbr;
+use crate::bbr3::Bbr3;
 use crate::cubic::Cubic;
 use crate::fixed::Fixed;
 use crate::high_speed::HighSpeed;
@@ -24,6 +25,8 @@ pub enum Algorithm {
     WestwoodPlus,
     /// BBR version 1 as in Linux; the kernel's `bbr`.
     Bbr,
+    /// BBR version 3 (draft-ietf-ccwg-bbr); no released kernel has it.
+    Bbr3,
     /// A window that stays at its initial value.
     Fixed,
 }
@@ -74,6 +77,7 @@ impl Algorithm {
             Self::HighSpeed => Box::new(HighSpeed::new(parameters)),
             Self::WestwoodPlus => Box::new(WestwoodPlus::new(parameters)),
             Self::Bbr => Box::new(Bbr::new(parameters)),
+            Self::Bbr3 => Box::new(Bbr3::new(parameters)),
             Self::Fixed => Box::new(Fixed::new(parameters)),
         }
     }
@@ -89,6 +93,7 @@ impl Algorithm {
             Self::HighSpeed => "highspeed",
             Self::WestwoodPlus => "westwood",
             Self::Bbr => "bbr",
+            Self::Bbr3 => "bbr3",
             Self::Fixed => "none",
         }
     }
@@ -104,7 +109,7 @@ impl FromStr for Algorithm {
     type Err = ParseAlgorithmError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const ALL: [Algorithm; 8] = [
+        const ALL: [Algorithm; 9] = [
             Algorithm::NewReno,
             Algorithm::Cubic(SlowStart::HyStart),
             Algorithm::Cubic(SlowStart::HyStartPlusPlus),
@@ -112,6 +117,7 @@ impl FromStr for Algorithm {
             Algorithm::HighSpeed,
             Algorithm::WestwoodPlus,
             Algorithm::Bbr,
+            Algorithm::Bbr3,
             Algorithm::Fixed,
         ];
         ALL.into_iter()
@@ -127,7 +133,7 @@ impl fmt::Display for ParseAlgorithmError {
         write!(
             f,
             "`{}` is not a congestion control; choose `reno`, `cubic`, `cubic-hystart++`, \
-             `cubic-without-hystart`, `highspeed`, `westwood`, `bbr` or `none`",
+             `cubic-without-hystart`, `highspeed`, `westwood`, `bbr`, `bbr3` or `none`",
             self.input
         )
     }

@@ -106,6 +106,10 @@ pub struct DeliveryRate {
     pub prior_delivered: u64,
     /// Segments delivered over the connection's life.
     pub total_delivered: u64,
+    /// Segments in flight when that segment was sent.
+    pub sent_in_flight: u32,
+    /// Segments found lost since that segment was sent.
+    pub lost: u32,
     /// Whether the application, not the network, may have set the rate.
     pub application_limited: bool,
 }

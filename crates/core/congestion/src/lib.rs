@@ -15,6 +15,7 @@
 //! | [`HighSpeed`](Algorithm::HighSpeed) | RFC 3649 |
 //! | [`WestwoodPlus`](Algorithm::WestwoodPlus) | Linux `tcp_westwood.c` |
 //! | [`Bbr`](Algorithm::Bbr) | Linux `tcp_bbr.c` (version 1) |
+//! | [`Bbr3`](Algorithm::Bbr3) | draft-ietf-ccwg-bbr (version 3) |
 //! | [`Fixed`](Algorithm::Fixed) | none: a window that never changes |
 
 #![no_std]
@@ -25,6 +26,7 @@ extern crate std;
 
 mod algorithm;
 mod bbr;
+mod bbr3;
 mod controller;
 mod cubic;
 mod fixed;

@@ -11,7 +11,7 @@ use units::Time;
 use crate::algorithm::SlowStart::{HyStart, HyStartPlusPlus, Standard};
 use crate::{Acknowledgement, Algorithm, Controller, DeliveryRate, Parameters, cubic, high_speed};
 
-const ALL: [Algorithm; 8] = [
+const ALL: [Algorithm; 9] = [
     Algorithm::NewReno,
     Algorithm::Cubic(HyStart),
     Algorithm::Cubic(HyStartPlusPlus),
@@ -19,6 +19,7 @@ const ALL: [Algorithm; 8] = [
     Algorithm::HighSpeed,
     Algorithm::WestwoodPlus,
     Algorithm::Bbr,
+    Algorithm::Bbr3,
     Algorithm::Fixed,
 ];
 
@@ -75,6 +76,8 @@ impl Rounds {
                     interval: self.rtt,
                     prior_delivered,
                     total_delivered: self.total,
+                    sent_in_flight: 0,
+                    lost: 0,
                     application_limited: false,
                 }),
                 recovering: false,
@@ -375,6 +378,8 @@ fn bbr_finds_the_rate_and_keeps_it_over_losses() {
                     interval: Duration::from_millis(100),
                     prior_delivered,
                     total_delivered: total,
+                    sent_in_flight: 0,
+                    lost: 0,
                     application_limited: false,
                 }),
                 recovering: false,
@@ -394,6 +399,66 @@ fn bbr_finds_the_rate_and_keeps_it_over_losses() {
         "twice the product: {}",
         controller.cwnd()
     );
+}
+
+#[test]
+fn bbr3_forgives_losses_up_to_its_threshold_and_bounds_the_flight_above_it() {
+    // A path of 100 segments per 100 ms; from round 40 on, of 100 segments so many are lost.
+    let steady = |lost_per_100: u32| {
+        let mut controller = start(Algorithm::Bbr3, 10, None);
+        let (mut now, mut total) = (Time::from_millis(1), 0_u64);
+        let mut windows = Vec::new();
+        for round in 0..120 {
+            let delivered = controller.cwnd().min(100);
+            for _ in 0..delivered {
+                now += Duration::from_millis(100) / delivered;
+                let prior_delivered = total.saturating_sub(u64::from(delivered));
+                total += 1;
+                let lossy = round >= 40 && lost_per_100 > 0;
+                let lost = u32::from(lossy && total.is_multiple_of(u64::from(100 / lost_per_100)));
+                controller.on_ack(&Acknowledgement {
+                    now,
+                    delivered: 1,
+                    lost,
+                    rtt: Some(Duration::from_millis(100)),
+                    in_flight_before: delivered,
+                    in_flight: delivered - 1,
+                    may_grow: true,
+                    cwnd_limited: true,
+                    acked_to: total,
+                    sent_to: total + u64::from(delivered),
+                    rate: Some(DeliveryRate {
+                        delivered,
+                        interval: Duration::from_millis(100),
+                        prior_delivered,
+                        total_delivered: total,
+                        sent_in_flight: delivered,
+                        lost: if lossy {
+                            delivered * lost_per_100 / 100
+                        } else {
+                            0
+                        },
+                        application_limited: false,
+                    }),
+                    recovering: false,
+                });
+            }
+            windows.push(controller.cwnd());
+        }
+        windows
+    };
+    let clean = steady(0);
+    // Twice the product and what is bundled; but for the looks at the RTT, half of the product.
+    assert!((200..=260).contains(&clean[39]), "{clean:?}");
+    let some = steady(1);
+    let many = steady(10);
+    let mean = |windows: &[u32]| windows[60..].iter().sum::<u32>() / 60;
+    assert!(
+        mean(&some) < mean(&clean) && mean(&many) < mean(&some),
+        "{some:?} {many:?}"
+    );
+    // With losses the flight stays near the product, and never below seven tenths of it for long.
+    assert!((60..130).contains(&mean(&many)), "{many:?}");
 }
 
 #[test]
@@ -459,6 +524,8 @@ proptest! {
                         interval: Duration::from_nanos(nanos),
                         prior_delivered: total.saturating_sub(u64::from(count)),
                         total_delivered: total,
+                        sent_in_flight: 0,
+                        lost: 0,
                         application_limited: count % 4 == 0,
                     }),
                     recovering: false,

@@ -56,6 +56,8 @@ pub(crate) struct RateStamp {
     pub(crate) delivered_at: Time,
     pub(crate) flight_started_at: Time,
     pub(crate) application_limited: bool,
+    pub(crate) in_flight: u32,
+    pub(crate) lost: u64,
 }
 
 /// What an ACK newly reports as delivered.

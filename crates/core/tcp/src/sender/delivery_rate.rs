@@ -12,6 +12,8 @@ pub(super) struct RateState {
     pub(super) delivered: u64,
     pub(super) delivered_at: Time,
     pub(super) flight_started_at: Time,
+    /// Segments found lost.
+    pub(super) lost: u64,
     /// Deliveries up to this count may have been limited by the application.
     pub(super) limited_until: Option<u64>,
 }
@@ -28,6 +30,9 @@ impl Sender {
             delivered_at: self.rate.delivered_at,
             flight_started_at: self.rate.flight_started_at,
             application_limited: self.rate.limited_until.is_some(),
+            // With the segment that is about to leave.
+            in_flight: self.board.in_flight() + 1,
+            lost: self.rate.lost,
         }
     }
 
@@ -57,6 +62,8 @@ impl Sender {
             interval,
             prior_delivered: stamp.delivered,
             total_delivered: self.rate.delivered,
+            sent_in_flight: stamp.in_flight,
+            lost: u32::try_from(self.rate.lost - stamp.lost).unwrap_or(u32::MAX),
             application_limited: stamp.application_limited,
         })
     }

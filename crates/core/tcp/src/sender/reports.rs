@@ -62,7 +62,7 @@ impl Sender {
         if duplicate.is_some() {
             self.rack.on_duplicate(self.una, self.nxt);
         }
-        let rate = self.rate_sample(now, &delivery);
+        let mut rate = self.rate_sample(now, &delivery);
         let recovering = self.phase != Phase::Open;
         self.measure_pipe(now, delivery.segments);
         self.undo_if_spurious(now, report, advanced, &delivery, duplicate);
@@ -70,6 +70,9 @@ impl Sender {
             self.answer_probe(now, duplicate.is_some());
         }
         let (lost, reorder_at) = self.detect(now, advanced);
+        if let Some(rate) = &mut rate {
+            rate.lost = rate.lost.saturating_add(lost);
+        }
         self.advance_phase(now, advanced, lost);
         if report.marked && self.ecn && self.phase == Phase::Open {
             self.reduce_for_mark(now);
@@ -138,7 +141,14 @@ impl Sender {
         duplicate.filter(|_| self.config.duplicate_sack)
     }
 
+    /// Finds losses; returns how many are new, and when to look again.
     pub(super) fn detect(&mut self, now: Time, advanced: bool) -> (u32, Option<Time>) {
+        let found = self.find_losses(now, advanced);
+        self.rate.lost += u64::from(found.0);
+        found
+    }
+
+    fn find_losses(&mut self, now: Time, advanced: bool) -> (u32, Option<Time>) {
         if !self.sack {
             return (self.detect_by_duplicates(advanced), None);
         }

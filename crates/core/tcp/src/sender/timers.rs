@@ -141,6 +141,7 @@ impl Sender {
             // The peer has not acknowledged what it reported: it has dropped it.
             self.board.forget_sacks();
         }
+        self.rate.lost += u64::from(self.board.in_flight());
         self.board.lose_all();
         self.phase = Phase::Loss { until: self.nxt };
         self.recover = self.nxt;

@@ -21,8 +21,17 @@ fn config() -> impl Strategy<Value = Config> {
         1_000_u64..300_000,
         2_000_u64..300_000,
     );
-    let algorithm =
-        prop::sample::select(&["reno", "cubic", "highspeed", "westwood", "bbr", "none"][..]);
+    let algorithm = prop::sample::select(
+        &[
+            "reno",
+            "cubic",
+            "highspeed",
+            "westwood",
+            "bbr",
+            "bbr3",
+            "none",
+        ][..],
+    );
     let acks = prop::sample::select(std::vec![
         AckPolicy::Linux,
         AckPolicy::Immediate,
