@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{env, thread};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use link::{Direction, Fate, LossSpec, PathSpec, Policer};
+use link::{Direction, Discipline, Fate, LossSpec, PathSpec, Policer, Red, Reorder, Shift};
 use longhaul_lab::emulator::{self, Event, Sample};
 use longhaul_lab::probe::{Depth, Unmeasured};
 use sys::isolation::{self, Privilege};
@@ -60,6 +60,10 @@ fn main() -> ExitCode {
             transfer(Family::V4)
         }),
         trial("data_survives_over_ipv6", || transfer(Family::V6)),
+        trial("data_survives_everything_at_once", || rough(Family::V4)),
+        trial("data_survives_everything_at_once_over_ipv6", || {
+            rough(Family::V6)
+        }),
         trial("the_emulator_shows_its_queue_and_its_work", readings),
         trial("an_idle_emulator_sleeps", idle),
         trial("without_a_rate_tcp_is_fast", unlimited),
@@ -297,6 +301,61 @@ fn transfer(family: Family) -> Outcome {
         counters.forward.lost.packets > 5,
         "nothing was lost, so nothing was shown",
     )?;
+    ensure(
+        counters.unreadable + counters.undeliverable == 0,
+        format!("{counters:?}"),
+    )
+}
+
+/// Loss, copies, reordering, damage and congestion marks: what the splitter and the alterations make of it
+/// shows in the receiver's own counters, and in the data.
+fn rough(family: Family) -> Outcome {
+    let share = |billionths| LossRate::per_billion(billionths).ok_or("a share");
+    let mut path = symmetric(Duration::from_millis(4), 400, LossSpec::None);
+    path.forward.loss = LossSpec::Bernoulli(share(1_000_000)?);
+    path.forward.duplicate = share(5_000_000)?;
+    path.forward.corrupt = share(1_000_000)?;
+    path.forward.reorder = Some(Reorder {
+        share: share(5_000_000)?,
+        shift: Shift::Late(Duration::from_millis(1)),
+    });
+    // Marks from two waiting packets on, so that there are some however much the losses slow TCP down.
+    path.forward.discipline = Discipline::Red(Red {
+        min: Bytes::new(3_000).into(),
+        max: Bytes::new(60_000).into(),
+        probability: share(50_000_000)?,
+        weight: share(250_000_000)?,
+        gentle: true,
+        ecn: true,
+    });
+    let bench = Bench::new(&path)?;
+    for namespace in [&bench.near, &bench.far] {
+        namespace.set_sysctl("net.ipv4.tcp_ecn", "1")?;
+    }
+    let run = bench.transfer(family, 10_000_000)?;
+    let (file, line, name) = match family {
+        Family::V4 => ("netstat", "IpExt:", "InCEPkts"),
+        Family::V6 => ("snmp6", "Ip6InCEPkts", ""),
+    };
+    let marks = bench.far_counter(file, line, name)?;
+    let damaged = bench.far_counter("snmp", "Tcp:", "InCsumErrors")?;
+    let counters = bench.stop()?;
+    let forward = counters.forward;
+    say(&format!(
+        "{marks} marks and {damaged} wrong checksums received, {forward:?}"
+    ));
+    ensure(run.intact, "the data was damaged")?;
+    for (what, count) in [
+        ("lost", forward.lost),
+        ("duplicated", forward.duplicated),
+        ("reordered", forward.reordered),
+        ("corrupted", forward.corrupted),
+        ("marked", forward.marked),
+    ] {
+        ensure(count.packets > 0, format!("no packet was {what}"))?;
+    }
+    ensure(marks > 0, "the receiver saw no mark")?;
+    ensure(damaged > 0, "the receiver saw no damage")?;
     ensure(
         counters.unreadable + counters.undeliverable == 0,
         format!("{counters:?}"),

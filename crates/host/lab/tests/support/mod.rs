@@ -150,6 +150,24 @@ impl Bench {
         processor_time(&self.emulator.id().to_string())
     }
 
+    /// A counter of the far kernel: the column `name` of the two lines that begin with `line`, or, without
+    /// a name, what stands in the only one (`proc_net(5)`).
+    pub(crate) fn far_counter(&self, file: &str, line: &str, name: &str) -> Outcome<u64> {
+        let path = format!("/proc/thread-self/net/{file}");
+        let text = self.far.enter(|| std::fs::read_to_string(path))??;
+        let mut rows = text
+            .lines()
+            .map(|row| row.split_whitespace().collect::<Vec<_>>())
+            .filter(|row| row.first() == Some(&line));
+        let first = rows.next().ok_or("no such line")?;
+        let (column, values) = match rows.next() {
+            Some(values) => (first.iter().position(|&title| title == name), values),
+            None => (Some(1), first),
+        };
+        let value = column.and_then(|column| values.get(column));
+        Ok(value.ok_or("no such counter")?.parse()?)
+    }
+
     pub(crate) fn tell(&mut self, command: &str) -> Outcome {
         let input = self.emulator.stdin.as_mut().ok_or("no input")?;
         Ok(writeln!(input, "{command}")?)
