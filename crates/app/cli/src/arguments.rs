@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use units::{Bytes, Rate};
 
 use crate::commands::flow::arguments::Flow;
+use crate::commands::lab::arguments::{LabShell, LabUp};
 use crate::commands::lab::new::LabNew;
 
 /// Makes TCP fast over distance: tells why a transfer is slow, predicts what each remedy would bring,
@@ -332,6 +333,8 @@ pub(crate) enum LabCommand {
     Run(LabRun),
     Check(LabCheck),
     New(LabNew),
+    Up(LabUp),
+    Shell(LabShell),
     #[command(hide = true)]
     Worker(LabWorker),
 }
@@ -367,6 +370,10 @@ pub(crate) struct LabRun {
     #[arg(long, value_name = "DIR", default_value = "out/lab")]
     pub(crate) out: PathBuf,
 
+    /// Also write every transfer as a row of CSV here.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
     /// Upload with this command instead of the built-in S3 client.
     #[arg(long, value_name = "COMMAND")]
     pub(crate) client: Option<String>,
@@ -389,6 +396,10 @@ pub(crate) struct LabCheck {
 pub(crate) struct LabWorker {
     /// Which one.
     pub(crate) role: WorkerRole,
+
+    /// For people and `lab shell`, who look at command lines: which host is held, and of which lab.
+    #[arg(hide = true)]
+    pub(crate) labels: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -399,6 +410,8 @@ pub(crate) enum WorkerRole {
     Origin,
     /// The built-in S3 client.
     Client,
+    /// Stays in a host, so that it can be entered.
+    Hold,
     /// Isolates itself and says how; `doctor` asks it.
     Probe,
 }

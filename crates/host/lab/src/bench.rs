@@ -1,37 +1,52 @@
 //! The bench an experiment works on: hosts in namespaces, the link between them, the origin at its end,
 //! relays, clients and captures. It knows how to do one thing at a time; [`experiment`](crate::experiment)
 //! decides what and how often.
+//!
+//! Arms whose hosts are set alike share a bench; the others have one each, all alive at once, so that their
+//! blocks can take turns.
 
+mod block;
 mod command;
+mod counters;
+mod error;
 mod explain;
+mod flow;
+mod host;
+mod objects;
+mod plan;
+mod relays;
+mod rivals;
+mod sampler;
+mod series;
+mod set;
+mod stores;
 mod topology;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use record::lab::Priming;
-use scenario::{HostName, Scenario};
-use serde::Deserialize;
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use units::Bytes;
+use scenario::{Capture, Kind, Scenario, Workload};
+use serde_json::Value;
 
-use crate::experiment::apparatus::Apparatus;
-use crate::probe::{self, Depth, End, PathReading, ProbeError};
+use crate::probe::{self, Depth, End, PathReading};
 use crate::tap::Tap;
-use crate::worker::Worker;
-use comparison::{SplitMix64, Transfer};
+use crate::worker::{Worker, WorkerError};
 
 pub use crate::tap::TapError;
-pub use crate::worker::WorkerError;
-use command::Placeholders;
+pub use crate::worker::WorkerError as ProcessError;
+pub use error::BenchError;
 pub use explain::ExplainError;
-use topology::Topology;
+pub use host::HostError;
+use plan::Plan;
+use relays::RunningRelay;
+pub use sampler::SamplerError;
+pub(crate) use set::Benches;
 pub use topology::TopologyError;
+use topology::{Place, Topology};
 
 /// How long a process may take to get ready. Generous: two busy cores start slowly.
 const READY: Duration = Duration::from_secs(20);
@@ -39,102 +54,72 @@ const READY: Duration = Duration::from_secs(20);
 const PRIMED: Duration = Duration::from_mins(1);
 /// How long a process may take from letting its devices go to its end.
 const DYING: Duration = Duration::from_secs(1);
-/// Longest upload that is waited for.
-const UPLOAD: Duration = Duration::from_mins(5);
+/// Longest transfer that is waited for, beyond the time that a workload asks for itself.
+const TRANSFER: Duration = Duration::from_mins(5);
 /// How long after a command's end its object may be on its way to our ears.
 const STORED: Duration = Duration::from_secs(5);
+/// How long a queue may take to be empty before a check of the path will say what is wrong.
+const DRAINED: Duration = Duration::from_secs(10);
 /// What errors say that the lab waited for.
-const AN_UPLOAD: &str = "the end of an upload";
+const A_TRANSFER: &str = "the end of a transfer";
 const A_MEASUREMENT: &str = "the path's measurement";
 
 /// Keys of the lab's own store; they protect nothing.
 const ACCESS_KEY: &str = "longhaul-lab";
 const SECRET_KEY: &str = "longhaul-lab-secret";
 const BUCKET: &str = "lab";
+/// Where streams and exchanges are answered.
+const FLOW_PORT: u16 = 7_001;
 
-/// The bench of one scenario.
+/// A network with everything on it.
 #[derive(Debug)]
-pub struct Bench {
+pub(crate) struct Bench {
     binary: PathBuf,
     out: PathBuf,
+    logs: PathBuf,
+    /// Begins the names of files that other benches have too.
+    prefix: String,
     seed: u64,
     scenario: Scenario,
+    plan: Plan,
     topology: Topology,
     /// Ends with the bench; the path is down without it.
     link: Worker,
     origin: Worker,
-    relays: BTreeMap<String, RunningRelay>,
-    /// The capture at the client.
-    tap: Option<Tap>,
+    /// What the origin shows where it speaks TLS, as PEM.
+    certificate: Option<String>,
+    /// Beside the client, where objects are replicated.
+    near_store: Option<Worker>,
+    /// One process in each host, for `lab shell` to follow.
+    _holders: Vec<Worker>,
+    /// Servers of flows, at the origin and for rivals, where a workload needs them.
+    flow_servers: Vec<Worker>,
+    /// Payload bits per second of each rival flow alone, by workload.
+    alone_bps: BTreeMap<usize, Vec<f64>>,
+    /// By number of the plan's hop.
+    relays: BTreeMap<usize, RunningRelay>,
     facts: BTreeMap<String, String>,
     /// Why the link has no real-time priority, where it has none.
     unpunctual: Option<String>,
 }
 
-/// The bench could not be built, or broke.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum BenchError {
-    /// A folder of results could not be made.
-    #[error("cannot make `{}`", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// Namespaces, devices or routes.
-    #[error("cannot build the network of the scenario")]
-    Topology(#[source] TopologyError),
-    /// A process of the scenario.
-    #[error(transparent)]
-    Worker(#[from] WorkerError),
-    /// The path could not be measured at all.
-    #[error("cannot measure the path")]
-    Probe(#[source] ProbeError),
-    /// The capture.
-    #[error("cannot capture at the client")]
-    Capture(#[source] TapError),
-    /// `explain` could not be run on a capture.
-    #[error("cannot explain a capture")]
-    Explain(#[source] ExplainError),
-    /// The object that an external command uploads could not be written.
-    #[error("cannot write the object `{}`", path.display())]
-    Object {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// The external command could not be started or watched.
-    #[error("cannot run the client command `{command}`")]
-    Command {
-        /// As it was given to the shell.
-        command: String,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-}
-
 // === impl Bench ===
 
 impl Bench {
-    /// Namespaces, devices, link and origin of `scenario`, ready for transfers.
-    pub fn build(
+    /// Namespaces, devices, link and origin of `plan`, ready for transfers.
+    fn build(
         scenario: &Scenario,
+        plan: Plan,
         binary: &Path,
         out: &Path,
+        name: &str,
         seed: u64,
     ) -> Result<Self, BenchError> {
-        for folder in ["captures", "logs", "objects"] {
-            let path = out.join(folder);
+        let logs = out.join("logs").join(name);
+        for path in [out.join("captures"), out.join("objects"), logs.clone()] {
             fs::create_dir_all(&path).map_err(|source| BenchError::Folder { path, source })?;
         }
-        let logs = out.join("logs");
-        let mut topology = Topology::build(scenario, &logs).map_err(BenchError::Topology)?;
+        let mut topology = Topology::build(scenario, &plan, &logs).map_err(BenchError::Topology)?;
         let mut facts = topology.facts();
         let (command, setup) = topology
             .link_command(binary, scenario.path.spec(seed))
@@ -146,204 +131,60 @@ impl Bench {
         let scheduling = plain(&realtime["scheduling"]);
         facts.insert("link: real-time priority".to_owned(), scheduling.clone());
         let unpunctual = (realtime["granted"] != true).then_some(scheduling);
+        let origin =
+            stores::start_origin(scenario, seed, binary, &topology, (out, logs.as_path()))?;
+        let mut flow_servers = Vec::new();
+        if scenario.workloads.iter().any(is_flow) {
+            let server = flow::start_server(Place::Origin, binary, &topology, &logs)?;
+            flow_servers.push(server);
+        }
+        if plan.rivals {
+            let server = flow::start_server(Place::RivalSink, binary, &topology, &logs)?;
+            flow_servers.push(server);
+        }
+        let prefix = match name {
+            "" => String::new(),
+            name => format!("{name}-"),
+        };
         Ok(Self {
-            origin: start_origin(scenario, binary, &topology, &logs)?,
+            _holders: hold(scenario, binary, &topology, &prefix, &logs)?,
+            flow_servers,
+            alone_bps: BTreeMap::new(),
+            origin: origin.process,
+            certificate: origin.certificate,
+            near_store: stores::start_near_store(scenario, seed, binary, &topology, &logs)?,
             binary: binary.to_owned(),
             out: out.to_owned(),
+            logs,
+            prefix,
             seed,
             scenario: scenario.clone(),
+            plan,
             link,
             relays: BTreeMap::new(),
-            tap: None,
             facts,
             unpunctual,
             topology,
         })
     }
-}
 
-impl Apparatus for Bench {
-    fn has_relay(&self, name: &str) -> bool {
-        self.relays.contains_key(name)
-    }
-
-    fn start_relay(&mut self, name: &str, arm: &str) -> Result<Priming, BenchError> {
-        let spec = self.scenario.relays.get(name).cloned().unwrap_or_default();
-        let (origin, port) = (&self.scenario.origin.name, self.scenario.origin.port);
-        let resolve = Some((origin.as_str(), topology::ORIGIN));
-        let mut command = self.command(HostName::Relay, &self.binary, resolve)?;
-        command.args(["relay", "http", "--json", "--server-profile", "s3"]);
-        command.args(["--pool-min-idle", &spec.pool_min_idle.to_string()]);
-        command.args(["--prime", if spec.prime { "on" } else { "off" }]);
-        if let Some(window) = spec.hot_window {
-            command.args(["--hot-window", &window.to_string()]);
-        }
-        if spec.knows_path_rate {
-            command.args([
-                "--path-rate",
-                &self.scenario.path.bottleneck_rate().to_string(),
-            ]);
-        }
-        command.arg(format!("{}:{port}", self.address_of(Some(name))));
-        command.arg(format!("{origin}:{port}"));
-
-        // From before the first SYN, so that everything about its connections is known.
-        let capture = self
-            .out
-            .join("captures")
-            .join(format!("at-relay-{name}.pcapng"));
-        let host = self.topology.namespace(HostName::Relay);
-        let tap = Tap::start(host, topology::DEVICE, &capture).map_err(BenchError::Capture)?;
-        let logs = self.out.join("logs");
-        let mut relay = Worker::start(&format!("relay-{name}"), command, &(), &logs)?;
-        let mut priming = Priming {
-            arm: arm.to_owned(),
-            ..Priming::default()
-        };
-        relay.wait_for("that its pool is ready", PRIMED, |line| {
-            note_priming(&mut priming, line);
-            (line["event"] == "pool-ready").then_some(())
-        })?;
-        self.relays.insert(
-            name.to_owned(),
-            RunningRelay {
-                process: relay,
-                tap,
-                capture,
-            },
-        );
-        Ok(priming)
-    }
-
-    fn stop_relay(&mut self, name: &str) -> Result<Option<PathBuf>, BenchError> {
-        let Some(relay) = self.relays.remove(name) else {
-            return Ok(None);
-        };
-        relay.tap.stop().map_err(BenchError::Capture)?;
-        Ok(Some(relay.capture))
-    }
-
-    fn is_origin(&self, host: &str) -> bool {
-        host == topology::ORIGIN.to_string()
-    }
-
-    fn upload(
-        &mut self,
-        relay: Option<&str>,
-        bytes: Bytes,
-        count: u32,
-        reuse: bool,
-        name: &str,
-    ) -> Result<Vec<Transfer>, BenchError> {
-        let resolve = Some((self.scenario.origin.name.as_str(), self.address_of(relay)));
-        let mut command = self.command(HostName::Client, &self.binary, resolve)?;
-        command.args(["lab", "worker", "client"]);
-        let config = json!({
-            "endpoint": self.endpoint(),
-            "bucket": BUCKET,
-            "key-prefix": name,
-            "credentials": { "access-key": ACCESS_KEY, "secret-key": SECRET_KEY },
-            "sizes": [bytes.get()],
-            "first-index": 0,
-            "transfers": count,
-            "seed": self.seed,
-            "reuse": reuse,
-            "timeout-s": UPLOAD.as_secs_f64(),
-        });
-        let mut client = Worker::start("client", command, &config, &self.out.join("logs"))?;
-        let mut transfers = Vec::new();
-        for position in 0..count as usize {
-            let uploaded = |line: &Value| serde_json::from_value::<Uploaded>(line.clone()).ok();
-            let upload =
-                client.wait_watching(AN_UPLOAD, UPLOAD, uploaded, || self.expect_all_alive())?;
-            let failure = match upload.error {
-                Some(error) => {
-                    self.expect_all_alive()?;
-                    Some(error)
-                }
-                None => self.difference_to_sent(&upload.objects)?,
-            };
-            transfers.push(Transfer {
-                position,
-                seconds: upload.seconds,
-                bytes: if failure.is_none() { bytes.get() } else { 0 },
-                failure,
-                ..Transfer::default()
-            });
-        }
-        Ok(transfers)
-    }
-
-    fn upload_by_command(
-        &mut self,
-        command: &str,
-        relay: Option<&str>,
-        bytes: Bytes,
-        name: &str,
-        position: usize,
-    ) -> Result<Transfer, BenchError> {
-        let object = self.write_object(bytes, name)?;
-        let placeholders = Placeholders::new([
-            ("file", object.path.display().to_string()),
-            ("size", bytes.get().to_string()),
-            ("bucket", BUCKET.to_owned()),
-            ("key", object.name.clone()),
-            ("url", self.endpoint()),
-        ]);
-        let line = placeholders.fill(command);
-        let resolve = Some((self.scenario.origin.name.as_str(), self.address_of(relay)));
-        let mut shell = self.command(HostName::Client, "/bin/sh", resolve)?;
-        shell.args(["-c", &line]);
-        command::give_credentials(&mut shell, ACCESS_KEY, SECRET_KEY, &self.endpoint());
-        let fail = |source| BenchError::Command {
-            command: line.clone(),
-            source,
-        };
-        // What an earlier command left at the origin must not be taken for this one's.
-        while self.origin.take(stored_digest).is_some() {}
-        let log = self.out.join("logs").join("client-command.log");
-        let mut watch = || self.expect_all_alive();
-        let ended = command::run(shell, &log, UPLOAD, &mut watch).map_err(fail)??;
-        let failure = match ended.failure {
-            Some(failure) => {
-                self.expect_all_alive()?;
-                Some(failure)
-            }
-            None => self.difference_to_only_stored(&object.sha256)?,
-        };
-        fs::remove_file(&object.path).map_err(fail)?;
-        Ok(Transfer {
-            position,
-            seconds: ended.seconds,
-            bytes: if failure.is_none() { bytes.get() } else { 0 },
-            failure,
-            ..Transfer::default()
-        })
-    }
-
-    fn start_capture(&mut self, file: &Path) -> Result<(), BenchError> {
-        let client = self.topology.namespace(HostName::Client);
-        let tap = Tap::start(client, topology::DEVICE, file).map_err(BenchError::Capture)?;
-        self.tap = Some(tap);
-        Ok(())
-    }
-
-    fn stop_capture(&mut self) -> Result<(), BenchError> {
-        self.tap
-            .take()
-            .map_or(Ok(()), Tap::stop)
-            .map_err(BenchError::Capture)
+    /// Names of its hosts, as `lab shell` takes them.
+    fn hosts(&self) -> impl Iterator<Item = String> {
+        let nodes = self.topology.nodes();
+        nodes.map(|(_, node)| format!("{}{}", self.prefix, node.name))
     }
 
     fn check_path(&mut self, depth: Depth) -> Result<PathReading, BenchError> {
         // Without its link the path is gone, and the probe would only say that.
         self.link.expect_alive(A_MEASUREMENT)?;
-        let end = |host, address: Ipv4Addr| End {
-            namespace: self.topology.namespace(host),
-            address: address.into(),
+        let end = |place| {
+            let node = self.topology.node(place);
+            End {
+                namespace: &node.namespace,
+                address: node.address.into(),
+            }
         };
-        let near = end(HostName::Client, topology::CLIENT);
-        let far = end(HostName::Origin, topology::ORIGIN);
+        let (near, far) = (end(Place::Client), end(Place::Origin));
         let spec = self.scenario.path.spec(self.seed);
         let measured = probe::measure(&spec, near, far, depth);
         if measured.is_err() {
@@ -353,6 +194,7 @@ impl Apparatus for Bench {
         measured.map_err(BenchError::Probe)
     }
 
+    /// Explains `captures` as one timeline.
     fn explain(
         &self,
         captures: &[PathBuf],
@@ -361,8 +203,25 @@ impl Apparatus for Bench {
         explain::explain(&self.binary, captures, series).map_err(BenchError::Explain)
     }
 
+    /// Waits until nothing waits at the bottleneck any more: what a transfer or a rival has left behind would
+    /// be seen as a wrong path.
+    fn drain(&mut self) -> Result<(), BenchError> {
+        let deadline = Instant::now() + DRAINED;
+        loop {
+            self.link.tell("counters")?;
+            let waiting = self.link.wait_for("its counters", READY, |line| {
+                let queued = |way: &str| line[way]["queued"]["packets"].as_u64();
+                (line["event"] == "counters").then(|| queued("forward").max(queued("backward")))
+            })?;
+            if waiting.is_none_or(|packets| packets == 0) || Instant::now() > deadline {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     fn facts(&mut self) -> Result<BTreeMap<String, String>, BenchError> {
-        self.link.ask()?;
+        self.link.tell("counters")?;
         let counters = self.link.wait_for("its counters", READY, |line| {
             (line["event"] == "counters").then(|| line.clone())
         })?;
@@ -373,189 +232,92 @@ impl Apparatus for Bench {
         Ok(facts)
     }
 
-    fn unpunctual(&self) -> Option<&str> {
-        self.unpunctual.as_deref()
-    }
-}
-
-impl Bench {
-    /// Compares every object that a client sent with what the origin says of it.
-    fn difference_to_sent(&mut self, sent: &[Sent]) -> Result<Option<String>, BenchError> {
-        for object in sent {
-            let difference = self.difference_to_stored(&object.key, &object.sha256)?;
-            if difference.is_some() {
-                return Ok(difference);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Waits for the origin's own report of the object `key` and compares digests.
-    fn difference_to_stored(
-        &mut self,
-        key: &str,
-        sent: &str,
-    ) -> Result<Option<String>, BenchError> {
-        // The event leaves the origin before its response does: it is here, or nearly so.
-        let stored = self.origin.wait_for("what it stored", READY, |line| {
-            (line["key"] == key).then(|| stored_digest(line)).flatten()
-        })?;
-        Ok(difference(sent, &stored))
-    }
-
-    /// Compares the digest of what a command stored; it chooses its keys itself, so that order must tell.
-    fn difference_to_only_stored(&mut self, sent: &str) -> Result<Option<String>, BenchError> {
-        let stored = match self
-            .origin
-            .wait_for("what it stored", STORED, stored_digest)
-        {
-            Ok(stored) => stored,
-            Err(WorkerError::Silent { .. }) => {
-                let why = "the client command ended with success, but the origin stored nothing";
-                return Ok(Some(why.to_owned()));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if self.origin.take(stored_digest).is_some() {
-            let why = "the client command stored more than one object; let it upload {file} once";
-            return Ok(Some(why.to_owned()));
-        }
-        Ok(difference(sent, &stored))
-    }
-
     /// An error with its last words where a process has ended that the path or the store depends on.
     fn expect_all_alive(&mut self) -> Result<(), WorkerError> {
-        self.link.expect_alive(AN_UPLOAD)?;
-        self.origin.expect_alive(AN_UPLOAD)?;
-        for relay in self.relays.values_mut() {
-            relay.process.expect_alive(AN_UPLOAD)?;
+        self.link.expect_alive(A_TRANSFER)?;
+        self.origin.expect_alive(A_TRANSFER)?;
+        for server in self.near_store.iter_mut().chain(&mut self.flow_servers) {
+            server.expect_alive(A_TRANSFER)?;
+        }
+        let relays = self.relays.values_mut();
+        for process in relays.flat_map(|relay| &mut relay.processes) {
+            process.expect_alive(A_TRANSFER)?;
         }
         Ok(())
     }
 
-    /// An object of pseudo-random content, as a file for commands that upload files.
-    fn write_object(&self, bytes: Bytes, name: &str) -> Result<Object, BenchError> {
-        let path = self.out.join("objects").join(format!("{name}.data"));
-        let length = usize::try_from(bytes.get()).unwrap_or(usize::MAX);
-        let mut content = vec![0; length];
-        // Another seed for every object, so that no two have the same digest.
-        let index = name.bytes().fold(self.seed, |sum, byte| {
-            sum.wrapping_mul(0x0100_0000_01b3)
-                .wrapping_add(u64::from(byte))
-        });
-        SplitMix64::new(index).fill(&mut content);
-        fs::write(&path, &content).map_err(|source| BenchError::Object {
-            path: path.clone(),
-            source,
-        })?;
-        Ok(Object {
-            path,
-            name: name.to_owned(),
-            sha256: sha256_hex(&content),
-        })
-    }
-
     fn command(
         &self,
-        host: HostName,
+        place: Place,
         program: impl AsRef<std::ffi::OsStr>,
         resolve: Option<(&str, Ipv4Addr)>,
     ) -> Result<std::process::Command, BenchError> {
         self.topology
-            .command(host, program, resolve)
+            .command(place, program, resolve)
             .map_err(BenchError::Topology)
     }
 
-    fn endpoint(&self) -> String {
-        let origin = &self.scenario.origin;
-        format!("http://{}:{}", origin.name, origin.port)
+    /// A command on the client's host, for which the origin's name leads through `route`.
+    fn client_command(
+        &self,
+        program: impl AsRef<std::ffi::OsStr>,
+        route: &[String],
+    ) -> Result<std::process::Command, BenchError> {
+        let address = self.entry_of(route);
+        let resolve = Some((self.scenario.origin.name.as_str(), address));
+        self.command(Place::Client, program, resolve)
     }
 
-    /// What the endpoint's name resolves to at the client: a relay, or the origin itself.
-    fn address_of(&self, relay: Option<&str>) -> Ipv4Addr {
-        relay
-            .and_then(|name| self.scenario.relays.keys().position(|known| known == name))
-            .map_or(topology::ORIGIN, topology::relay_address)
+    /// What the origin's name resolves to at the client: the first relay, or the origin itself.
+    fn entry_of(&self, route: &[String]) -> Ipv4Addr {
+        let first = self.plan.route(route).first().copied();
+        self.topology
+            .address(first.map_or(Place::Origin, Place::Hop))
+    }
+
+    /// Whether packets are kept at the client and behind relays.
+    fn captures_relays(&self) -> bool {
+        self.scenario.experiment.capture != Capture::None
+    }
+
+    /// Begins to capture all that passes `place`'s device, into a file of this name.
+    fn tap_at(&self, place: Place, name: &str) -> Result<(Tap, PathBuf), BenchError> {
+        let folder = self.out.join("captures");
+        let file = folder.join(format!("{}{name}.pcapng", self.prefix));
+        let node = self.topology.node(place);
+        let tap = Tap::start(&node.namespace, node.device, node.link_type(), &file);
+        let tap = tap.map_err(|source| BenchError::Capture {
+            host: node.name.clone(),
+            source,
+        })?;
+        Ok((tap, file))
     }
 }
 
-/// A relay's process and the capture at its device. Dropping it ends both.
-#[derive(Debug)]
-struct RunningRelay {
-    process: Worker,
-    tap: Tap,
-    capture: PathBuf,
-}
-
-/// What the built-in client says about an upload.
-#[derive(Deserialize)]
-struct Uploaded {
-    objects: Vec<Sent>,
-    seconds: f64,
-    error: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Sent {
-    key: String,
-    sha256: String,
-}
-
-struct Object {
-    path: PathBuf,
-    name: String,
-    sha256: String,
-}
-
-fn start_origin(
+/// A process in each host that does nothing, and whose command line says where it is.
+fn hold(
     scenario: &Scenario,
     binary: &Path,
     topology: &Topology,
+    prefix: &str,
     logs: &Path,
-) -> Result<Worker, BenchError> {
-    let mut command = topology
-        .command(HostName::Origin, binary, None)
-        .map_err(BenchError::Topology)?;
-    command.args(["lab", "worker", "origin"]);
-    let config = json!({
-        "listen": format!("{}:{}", topology::ORIGIN, scenario.origin.port),
-        "credentials": { "access-key": ACCESS_KEY, "secret-key": SECRET_KEY },
-        "bucket": BUCKET,
-    });
-    let mut origin = Worker::start("origin", command, &config, logs)?;
-    origin.wait_for("that it listens", READY, |line| {
-        (line["event"] == "listening").then_some(())
-    })?;
-    Ok(origin)
-}
-
-/// Adds what a relay says about priming to the account of its pool.
-fn note_priming(priming: &mut Priming, line: &Value) {
-    if line["event"] == "primed" {
-        let smaller = |known: Option<u64>, new: &Value| match (known, new.as_u64()) {
-            (Some(known), Some(new)) => Some(known.min(new)),
-            (known, new) => known.or(new),
-        };
-        priming.connections += 1;
-        priming.requests += line["requests"].as_u64().unwrap_or(0);
-        priming.bytes += line["bytes"].as_u64().unwrap_or(0);
-        priming.cwnd = smaller(priming.cwnd, &line["cwnd_bytes"]);
-        priming.peer_window = smaller(priming.peer_window, &line["peer_window_bytes"]);
+) -> Result<Vec<Worker>, BenchError> {
+    let resolve = Some((scenario.origin.name.as_str(), topology::ORIGIN));
+    let mut holders = Vec::new();
+    for (place, node) in topology.nodes() {
+        let mut command = topology
+            .command(place, binary, resolve)
+            .map_err(BenchError::Topology)?;
+        let host = format!("{prefix}{}", node.name);
+        command.args(["lab", "worker", "hold", &host, &scenario.name]);
+        holders.push(Worker::start(&format!("hold-{host}"), command, &(), logs)?);
     }
-    if line["event"] == "pool-ready" {
-        priming.seconds = line["seconds"].as_f64().unwrap_or(0.0);
-    }
+    Ok(holders)
 }
 
-/// The digest in an origin's report of an object.
-fn stored_digest(line: &Value) -> Option<String> {
-    line["sha256"].as_str().map(str::to_owned)
-}
-
-fn difference(sent: &str, stored: &str) -> Option<String> {
-    (stored != sent).then(|| {
-        format!("the origin stored other bytes than were sent: SHA-256 {stored}, not {sent}")
-    })
+/// Whether `longhaul flow` does it.
+fn is_flow(workload: &Workload) -> bool {
+    matches!(workload.kind, Kind::Stream | Kind::Exchange | Kind::Burst)
 }
 
 /// A JSON value as one line of text, without the quotes of a string.
@@ -563,15 +325,4 @@ fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn sha256_hex(content: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(content)
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }

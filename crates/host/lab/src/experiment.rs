@@ -2,22 +2,29 @@
 //! explained, with the prediction written before the arm it speaks of.
 
 pub(crate) mod apparatus;
+mod beyond;
+mod finish;
 mod run;
+mod sweep;
 #[cfg(test)]
 mod tests;
-mod wire;
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use record::Manifest;
 use record::explain;
 use record::lab::{Document, Priming};
-use scenario::{Problem, Scenario};
+use scenario::{Kind, Problem, Scenario, Variant};
+use units::Rate;
 
-use crate::bench::{Bench, BenchError};
+use crate::bench::{BenchError, Benches};
+use crate::experiment::apparatus::Apparatus as _;
 use crate::experiment::run::Run;
+pub use crate::experiment::sweep::run;
 use comparison::{Predicted, Transfer};
 
 /// What a run needs beside its scenario.
@@ -40,6 +47,15 @@ pub struct Options {
 /// What happens, for whoever shows progress.
 #[derive(Debug)]
 pub enum Progress<'a> {
+    /// A combination of factors begins; the only one where there are none.
+    Part {
+        /// Its number, from 0.
+        index: usize,
+        /// How many there are.
+        parts: usize,
+        /// Factors and their values.
+        factors: &'a BTreeMap<String, String>,
+    },
     /// Namespaces, link and origin stand; this many blocks will follow.
     Started {
         /// Blocks of the run.
@@ -57,6 +73,11 @@ pub enum Progress<'a> {
         index: usize,
         /// What it does, such as `relay, 100 KiB`.
         label: &'a str,
+    },
+    /// So many blocks more, because a median is not known as precisely as was asked.
+    More {
+        /// Blocks of this round.
+        blocks: usize,
     },
     /// The path was off: what was measured meanwhile does not count.
     Invalid {
@@ -91,6 +112,23 @@ pub struct Outcome {
     /// What `explain` says about arms. An arm through a relay has two: what the client saw, and with
     /// series what passed between relay and origin.
     pub explanations: Vec<(String, explain::Document)>,
+    /// Every transfer, for tables of other programs.
+    pub rows: Vec<Row>,
+}
+
+/// One transfer that counts.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Factors of a sweep.
+    pub factors: BTreeMap<String, String>,
+    /// The workload's name.
+    pub workload: String,
+    /// The arm's name.
+    pub arm: String,
+    /// Its number in this arm, from 1, in the order in which they ran.
+    pub number: u64,
+    /// What was measured.
+    pub transfer: Transfer,
 }
 
 /// A run could not be finished.
@@ -98,11 +136,17 @@ pub struct Outcome {
 #[non_exhaustive]
 pub enum LabError {
     /// The scenario asks for what can't be measured here.
-    #[error("the scenario asks for more than the lab can play:\n  {}", list(problems))]
+    #[error(
+        "the scenario asks for more than the lab can play:\n  {}",
+        list(problems)
+    )]
     Beyond {
         /// All of it.
         problems: Vec<Problem>,
     },
+    /// There is no scenario in what was to be run.
+    #[error("nothing was to be run")]
+    Nothing,
     /// The bench could not be set up or broke.
     #[error(transparent)]
     Bench(#[from] BenchError),
@@ -117,20 +161,65 @@ pub enum LabError {
     },
 }
 
-/// Runs `scenario`. Must be called inside an isolated process (`sys::isolation`).
-///
-/// A path that stays off is no error: the outcome then says that nothing of it counts, and why.
-pub fn run(
-    scenario: &Scenario,
+/// Runs one part of a sweep, or all of an experiment that has no factors.
+fn play(
+    part: &Variant,
     options: &Options,
     notify: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, LabError> {
-    let problems = scenario.beyond_plain_uploads("the lab");
+    let mut scenario = part.scenario.clone();
+    if let Some(client) = &options.client {
+        for workload in &mut scenario.workloads {
+            if workload.kind == Kind::Upload {
+                workload.command = Some(client.clone());
+            }
+        }
+    }
+    let bench = Benches::build(&scenario, &options.binary, &options.out, options.seed)?;
+    Run::new(&scenario, part.factors.clone(), options, notify, bench).play()
+}
+
+/// Builds a scenario's network with origin and relays, says which hosts it has, and keeps it until
+/// [`Options::stop`]. Must be called inside an isolated process.
+pub fn stand(
+    scenario: &Scenario,
+    options: &Options,
+    ready: &mut dyn FnMut(&[String]),
+) -> Result<(), LabError> {
+    let problems = beyond::problems(scenario);
     if !problems.is_empty() {
         return Err(LabError::Beyond { problems });
     }
-    let bench = Bench::build(scenario, &options.binary, &options.out, options.seed)?;
-    Run::new(scenario, options, notify, bench).play()
+    let mut benches = Benches::build(scenario, &options.binary, &options.out, options.seed)?;
+    for arm in 0..scenario.arms.len() {
+        benches.start_relays(arm)?;
+    }
+    ready(&benches.hosts());
+    while !options.stop.load(Ordering::Relaxed) {
+        benches.expect_all_alive()?;
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Between two looks at whether a standing network should end, or has broken.
+const LOOK: Duration = Duration::from_millis(100);
+
+fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<(), LabError> {
+    let fail = |source| LabError::Write {
+        path: path.to_owned(),
+        source,
+    };
+    let text = serde_json::to_string_pretty(document).map_err(|error| fail(error.into()))?;
+    std::fs::write(path, text).map_err(fail)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "rates below 2^53 bit/s are exact"
+)]
+fn bits_per_s(rate: Rate) -> f64 {
+    rate.bits_per_s() as f64
 }
 
 fn list(problems: &[Problem]) -> String {

@@ -49,10 +49,11 @@ pub enum TapError {
 }
 
 impl Tap {
-    /// Captures `device` in `namespace`, which must be an Ethernet device, into `path`.
+    /// Captures `device` in `namespace`, whose frames are of type `link`, into `path`.
     pub(crate) fn start(
         namespace: &NetworkNamespace,
         device: &str,
+        link: LinkType,
         path: &Path,
     ) -> Result<Self, TapError> {
         let fail = |source| TapError::Write {
@@ -60,7 +61,7 @@ impl Tap {
             source,
         };
         let file = File::create(path).map_err(fail)?;
-        let sink = Arc::new(Mutex::new(Sink::new(file, device)));
+        let sink = Arc::new(Mutex::new(Sink::new(file, device, link)));
         let of_thread = Arc::clone(&sink);
         let frames = FrameCapture::start(namespace, device, SNAPLEN, move |frame| {
             // A panic of the other holder does not make the buffer wrong: it only ever grows.
@@ -108,7 +109,7 @@ struct Sink {
 }
 
 impl Sink {
-    fn new(file: File, device: &str) -> Self {
+    fn new(file: File, device: &str, link: LinkType) -> Self {
         let mut buffer = Vec::new();
         let section = Section {
             application: concat!("longhaul ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -117,7 +118,7 @@ impl Sink {
         let mut writer = Writer::new(&mut buffer, &section);
         let interface = Interface {
             name: device.to_owned(),
-            link: LinkType::ETHERNET,
+            link,
             snaplen: SNAPLEN,
         };
         let interface = writer.interface(&mut buffer, &interface);

@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
+use sys::isolation;
 
 /// How long nothing may come before [`Worker::wait_watching`] looks at the others.
 const WATCH: Duration = Duration::from_millis(200);
+/// Between two looks at what a process does without saying it.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A process of the scenario. Dropping it ends the process.
 #[derive(Debug)]
@@ -230,14 +233,13 @@ impl Worker {
         }
     }
 
-    /// Sends an empty line, which some processes take as a question; the answer comes by
+    /// Sends a line, which some processes take as a command; an answer comes by
     /// [`wait_for`](Self::wait_for).
-    pub(crate) fn ask(&mut self) -> Result<(), WorkerError> {
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), WorkerError> {
         let Some(stdin) = self.child.stdin.as_mut() else {
             return Ok(());
         };
-        stdin
-            .write_all(b"\n")
+        writeln!(stdin, "{line}")
             .and_then(|()| stdin.flush())
             .map_err(|source| WorkerError::Configure {
                 name: self.name.clone(),
@@ -245,12 +247,36 @@ impl Worker {
                 source,
             })
     }
+
+    /// Waits until `holds` does, for `limit` at most; for what a process does without saying it.
+    pub(crate) fn wait_until(
+        &mut self,
+        awaited: &str,
+        limit: Duration,
+        mut holds: impl FnMut() -> bool,
+    ) -> Result<(), WorkerError> {
+        let deadline = Instant::now() + limit;
+        while !holds() {
+            self.expect_alive(awaited)?;
+            if Instant::now() > deadline {
+                return Err(WorkerError::Silent {
+                    name: self.name.clone(),
+                    awaited: awaited.to_owned(),
+                    limit,
+                    log: self.log.clone(),
+                });
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Either it has ended already, or nobody needs it any more; both calls may fail harmlessly.
-        let _ = self.child.kill();
+        // With whatever it has started. Either it has ended already, or nobody needs it any more; a wait may
+        // fail harmlessly.
+        isolation::kill_group(&self.child);
         let _ = self.child.wait();
     }
 }
@@ -300,7 +326,7 @@ mod tests {
             .wait_for("an answer", limit, |value| value["got"].as_i64())
             .unwrap();
         assert_eq!(got, 42);
-        worker.ask().unwrap();
+        worker.tell("").unwrap();
         let answered = worker.wait_for("a second answer", limit, |value| value["asked"].as_i64());
         assert_eq!(answered.unwrap(), 1);
     }

@@ -16,3 +16,4 @@ pub mod sock_diag;
 pub mod socket;
 pub mod tcp_info;
 pub mod tun;
+pub mod visit;

@@ -1,10 +1,13 @@
 //! `longhaul lab`: scenarios from files to results, with progress on the way.
 
+pub(crate) mod arguments;
+mod csv;
 pub(crate) mod new;
 mod progress;
+mod shell;
 mod worker;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +19,7 @@ use report::Explained;
 use scenario::{Scenario, Variant};
 
 use crate::arguments::{Lab, LabCheck, LabCommand, LabRun};
+use crate::commands::lab::arguments::LabUp;
 use crate::commands::version;
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
@@ -28,6 +32,8 @@ pub(crate) fn run(arguments: Lab) -> Result<ExitCode, Failure> {
         LabCommand::Run(run) => run_scenario(&run),
         LabCommand::Check(check) => check_scenario(&check),
         LabCommand::New(new) => new::run(&new),
+        LabCommand::Up(up) => keep_up(&up),
+        LabCommand::Shell(shell) => shell::run(&shell),
         LabCommand::Worker(worker) => worker::run(worker.role),
     }
 }
@@ -63,40 +69,77 @@ pub(crate) fn combination(variant: &Variant) -> String {
 }
 
 fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
-    let mut scenario = only(&arguments.scenario, read(&arguments.scenario)?)?;
+    let mut variants = read(&arguments.scenario)?;
     if let Some(runs) = arguments.runs {
-        scenario.experiment.runs = runs;
-        scenario.experiment.block = scenario.experiment.block.min(runs.max(1));
-        refuse(&arguments.scenario, &scenario)?;
+        for variant in &mut variants {
+            let experiment = &mut variant.scenario.experiment;
+            experiment.runs = runs;
+            experiment.block = experiment.block.min(runs.max(1));
+            experiment.max_runs = experiment.max_runs.map(|most| most.max(runs));
+            refuse(&arguments.scenario, &variant.scenario)?;
+        }
     }
-    std::fs::create_dir_all(&arguments.out)
-        .usage(format!("cannot make `{}`", arguments.out.display()))?;
-    let out = arguments
-        .out
-        .canonicalize()
-        .usage("cannot resolve the output folder")?;
-    let binary = std::env::current_exe().environment("cannot find this program's own file")?;
-
-    // From here on this is init's child in a world of its own; nothing survives it.
-    sys::isolation::isolate().map_err(|error| {
-        let hint = error.hint();
-        Failure::new(Kind::Environment, error).hint(hint)
-    })?;
-    let stop = stop_on_signals()?;
-    let options = Options {
-        binary,
+    let scenario = first(&arguments.scenario, &variants)?.clone();
+    let out = folder(&arguments.out)?;
+    let options = isolated(Options {
+        binary: std::env::current_exe().environment("cannot find this program's own file")?,
         out: out.clone(),
         seed: arguments.seed.unwrap_or(scenario.seed),
         client: arguments.client.clone(),
-        stop,
+        stop: Arc::default(),
         manifest: manifest(),
-    };
+    })?;
     let mut view = progress::View::new(&scenario, &options);
-    let outcome = experiment::run(&scenario, &options, &mut |event| view.show(&event));
+    let outcome = experiment::run(&variants, &options, &mut |event| view.show(&event));
     view.finish();
     let outcome =
         outcome.environment(format!("the scenario `{}` could not be run", scenario.name))?;
     publish(arguments, &out, &outcome)
+}
+
+/// A scenario's network until a signal comes.
+fn keep_up(arguments: &LabUp) -> Result<ExitCode, Failure> {
+    let variants = read(&arguments.scenario)?;
+    let scenario = first(&arguments.scenario, &variants)?;
+    let options = isolated(Options {
+        binary: std::env::current_exe().environment("cannot find this program's own file")?,
+        out: folder(&arguments.out)?,
+        seed: arguments.seed.unwrap_or(scenario.seed),
+        client: None,
+        stop: Arc::default(),
+        manifest: manifest(),
+    })?;
+    experiment::stand(scenario, &options, &mut |hosts| {
+        output::say(&format!(
+            "`{}` is up; its hosts, for `longhaul lab shell HOST`: {}\nCtrl-C ends it",
+            scenario.name,
+            hosts.join(", ")
+        ));
+    })
+    .environment(format!(
+        "the scenario `{}` could not be built",
+        scenario.name
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn folder(path: &Path) -> Result<PathBuf, Failure> {
+    std::fs::create_dir_all(path).usage(format!("cannot make `{}`", path.display()))?;
+    path.canonicalize()
+        .usage("cannot resolve the output folder")
+}
+
+/// Isolates this process and watches for signals. From here on this is init's child in a world of its own;
+/// nothing survives it.
+fn isolated(options: Options) -> Result<Options, Failure> {
+    sys::isolation::isolate().map_err(|error| {
+        let hint = error.hint();
+        Failure::new(Kind::Environment, error).hint(hint)
+    })?;
+    Ok(Options {
+        stop: stop_on_signals()?,
+        ..options
+    })
 }
 
 fn publish(arguments: &LabRun, out: &Path, outcome: &Outcome) -> Result<ExitCode, Failure> {
@@ -109,11 +152,13 @@ fn publish(arguments: &LabRun, out: &Path, outcome: &Outcome) -> Result<ExitCode
     let path = out.join("report.html");
     write(&path, &report::html::lab(document, &explained))?;
     for cell in &document.cells {
-        let picture = out.join(format!(
-            "transfers-{}.svg",
-            experiment::slug(&cell.workload)
-        ));
+        let factors: Vec<&str> = cell.factors.values().map(String::as_str).collect();
+        let cell_name = format!("{} {}", cell.workload, factors.join(" "));
+        let picture = out.join(format!("transfers-{}.svg", experiment::slug(&cell_name)));
         write(&picture, &report::svg::transfers(cell))?;
+    }
+    if let Some(path) = &arguments.csv {
+        write(path, &csv::table(&outcome.rows))?;
     }
     if arguments.json {
         output::json(document)?;
@@ -158,19 +203,15 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Variant>, Failure> {
     Ok(variants)
 }
 
-/// The scenario of a file without factors.
-fn only(path: &Path, variants: Vec<Variant>) -> Result<Scenario, Failure> {
-    let count = variants.len();
-    let mut variants = variants.into_iter();
-    match (variants.next(), variants.next()) {
-        (Some(variant), None) => Ok(variant.scenario),
-        _ => {
-            let path = path.display();
-            let error =
-                anyhow::anyhow!("`{path}` has {count} combinations of factors; the lab runs one");
-            Err(Failure::new(Kind::Usage, error))
-        }
-    }
+/// The scenario of the first combination of factors, the only one where a file has none.
+fn first<'a>(path: &Path, variants: &'a [Variant]) -> Result<&'a Scenario, Failure> {
+    variants
+        .first()
+        .map(|variant| &variant.scenario)
+        .ok_or_else(|| {
+            let error = anyhow::anyhow!("`{}` has no combination to run", path.display());
+            Failure::new(Kind::Usage, error)
+        })
 }
 
 fn refuse(path: &Path, scenario: &Scenario) -> Result<(), Failure> {

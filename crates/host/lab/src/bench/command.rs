@@ -22,18 +22,31 @@ pub(super) struct Ended {
     pub(super) failure: Option<String>,
 }
 
-/// Runs `command` to its end or for `limit`, its output in `log`. `watch` is called meanwhile; an error
-/// from it ends the command.
+/// Where a command's output goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Files<'a> {
+    /// What it prints on standard output, where that is not just talk.
+    pub(super) results: Option<&'a Path>,
+    /// Everything else.
+    pub(super) log: &'a Path,
+}
+
+/// Runs `command` to its end or for `limit`. `watch` is called meanwhile; an error from it ends the command.
 pub(super) fn run<E>(
     mut command: Command,
-    log: &Path,
+    files: &Files<'_>,
     limit: Duration,
     watch: &mut dyn FnMut() -> Result<(), E>,
 ) -> io::Result<Result<Ended, E>> {
+    let log = files.log;
     let output = File::create(log)?;
+    let results = match files.results {
+        Some(path) => File::create(path)?,
+        None => output.try_clone()?,
+    };
     command
         .stdin(Stdio::null())
-        .stdout(output.try_clone()?)
+        .stdout(results)
         .stderr(output)
         // Ctrl-C is meant for the lab, which lets the transfer under way end.
         .process_group(0);
@@ -160,7 +173,11 @@ mod tests {
     fn run_for(script: &str, name: &str, limit: Duration) -> Ended {
         let log = std::env::temp_dir().join(format!("longhaul-{name}-{}.log", std::process::id()));
         let calm = &mut || Ok::<(), ()>(());
-        let ended = run(shell(script), &log, limit, calm).unwrap().unwrap();
+        let files = Files {
+            results: None,
+            log: &log,
+        };
+        let ended = run(shell(script), &files, limit, calm).unwrap().unwrap();
         std::fs::remove_file(log).unwrap();
         ended
     }
@@ -188,7 +205,11 @@ mod tests {
         assert!(writer > 2);
         let log = std::env::temp_dir().join(format!("longhaul-hang-{}.log", std::process::id()));
         let calm = &mut || Ok::<(), ()>(());
-        let ended = run(hanging, &log, Duration::from_millis(50), calm)
+        let files = Files {
+            results: None,
+            log: &log,
+        };
+        let ended = run(hanging, &files, Duration::from_millis(50), calm)
             .unwrap()
             .unwrap();
         std::fs::remove_file(log).unwrap();

@@ -1,12 +1,14 @@
-//! The network of a scenario: hosts as namespaces, the LAN they share, and the two ends of the WAN.
+//! The network of a scenario: hosts as namespaces on two LANs, and the two ends of the WAN between them.
 //!
 //! ```text
-//!   client 10.10.0.10 --veth--+
-//!                           [ lan0 bridge, 10.10.0.1 ] site [ wan0 TUN ] === link === [ wan0 TUN ] origin
-//!   relay  10.10.0.20.. -veth-+                                                       192.0.2.10
+//!   client 10.10.0.10 --+                                                  +-- origin     192.0.2.10
+//!   relays 10.10.0.20.. +-[ lan0 ] site [ wan0 ] == link == [ wan0 ] far [ lan0 ]-+-- far relays 192.0.2.20..
+//!   rival  10.10.0.30 --+                                                  +-- rival's sink 192.0.2.30
 //! ```
 //!
-//! The relay stands beside the client: in the direct arms it is not on the path at all.
+//! Each relay is a host of its own and stands beside the way: in the direct arms it is not on the path at
+//! all. Where nothing but the origin lives at the far end, the origin holds the end of the WAN itself, which
+//! saves a hop.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,25 +20,29 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use link::PathSpec;
-use scenario::{HostName, Scenario};
+use scenario::{HostName, Relay, Scenario, Site};
 use sys::isolation;
 use sys::namespace::{NamespaceError, NetworkNamespace};
 use sys::tun::{Tun, TunError};
+use wire::LinkType;
 
+use super::host::{HostError, Settings};
+use super::plan::{Plan, hop_address};
 use crate::emulator;
 
+/// The client's address on the near LAN.
+pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 10);
+const RIVAL: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 30);
+const SITE: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 1);
 /// The origin's address (TEST-NET-1, RFC 5737).
 pub(super) const ORIGIN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
-/// The client's address on the LAN.
-pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 10);
-/// The device of client and relay on the LAN.
-pub(super) const DEVICE: &str = "eth0";
+const RIVAL_SINK: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 30);
+const FAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// The address of the relay with this index; each relay of a scenario has one of its own.
-pub(super) fn relay_address(index: usize) -> Ipv4Addr {
-    let host = u8::try_from(20 + index).unwrap_or(u8::MAX);
-    Ipv4Addr::new(10, 10, 0, host)
-}
+/// The device of a host on its LAN.
+const LAN: &str = "eth0";
+/// An end of the WAN.
+const WAN: &str = "wan0";
 
 /// Sysctls that decide how TCP behaves, noted for every host.
 const NOTED: [&str; 9] = [
@@ -51,14 +57,41 @@ const NOTED: [&str; 9] = [
     "net.ipv4.tcp_ecn",
 ];
 
+/// Where something runs.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Place {
+    /// The client's host.
+    Client,
+    /// The host of hop number so-and-so of the [`Plan`].
+    Hop(usize),
+    /// The origin's host.
+    Origin,
+    /// Where rivals are at home.
+    Rival,
+    /// Whom rivals talk to.
+    RivalSink,
+}
+
+/// One host.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// What the scenario calls it.
+    pub(super) host: HostName,
+    /// What talk and files call it.
+    pub(super) name: String,
+    pub(super) namespace: NetworkNamespace,
+    pub(super) address: Ipv4Addr,
+    /// The device that everything passes.
+    pub(super) device: &'static str,
+    site: Site,
+}
+
 /// Namespaces and devices of a scenario. Dropping it, or the death of the process, removes all.
 #[derive(Debug)]
 pub(super) struct Topology {
-    client: NetworkNamespace,
-    relay: NetworkNamespace,
-    origin: NetworkNamespace,
-    /// Holds the bridge and the near end of the WAN; nothing runs in it.
-    _site: NetworkNamespace,
+    nodes: BTreeMap<Place, Node>,
+    /// Hold the LANs and the ends of the WAN; nothing runs in them.
+    _routers: Vec<NetworkNamespace>,
     /// Both ends of the WAN, until the link's process has them.
     wan: Option<(Tun, Tun)>,
     hosts_files: PathBuf,
@@ -71,6 +104,9 @@ pub enum TopologyError {
     /// A namespace or something in it.
     #[error("a host of the scenario is not to be had")]
     Namespace(#[source] NamespaceError),
+    /// A setting of a host.
+    #[error("a host of the scenario does not take its settings")]
+    Host(#[source] HostError),
     /// An end of the WAN.
     #[error("the link's device is not to be had")]
     Tun(#[source] TunError),
@@ -88,102 +124,89 @@ pub enum TopologyError {
     },
 }
 
+// === impl Node ===
+
+impl Node {
+    /// How the frames of its device are to be read.
+    pub(super) fn link_type(&self) -> LinkType {
+        if self.device == WAN {
+            LinkType::RAW
+        } else {
+            LinkType::ETHERNET
+        }
+    }
+}
+
+// === impl Topology ===
+
 impl Topology {
-    pub(super) fn build(scenario: &Scenario, out: &Path) -> Result<Self, TopologyError> {
-        let namespace = |name| NetworkNamespace::create(name).map_err(TopologyError::Namespace);
-        let (client, relay) = (namespace("client")?, namespace("relay")?);
-        let (site, origin) = (namespace("site")?, namespace("origin")?);
-        let near = Tun::create_in(&site, "wan0").map_err(TopologyError::Tun)?;
-        let far = Tun::create_in(&origin, "wan0").map_err(TopologyError::Tun)?;
-        let topology = Self {
-            client,
-            relay,
-            origin,
-            _site: site.clone(),
+    pub(super) fn build(
+        scenario: &Scenario,
+        plan: &Plan,
+        files: &Path,
+    ) -> Result<Self, TopologyError> {
+        let namespace =
+            |name: &str| NetworkNamespace::create(name).map_err(TopologyError::Namespace);
+        let mut nodes = BTreeMap::new();
+        for place in places(plan) {
+            let (host, name, site, address) = describe(place, plan);
+            let on_wan = place == Place::Origin && !plan.far_lan;
+            let node = Node {
+                host,
+                namespace: namespace(&name)?,
+                name,
+                address,
+                device: if on_wan { WAN } else { LAN },
+                site,
+            };
+            nodes.insert(place, node);
+        }
+        let near_router = namespace("site")?;
+        let near = Tun::create_in(&near_router, WAN).map_err(TopologyError::Tun)?;
+        let mut routers = vec![near_router];
+        let far = if plan.far_lan {
+            let far_router = namespace("far")?;
+            let far = Tun::create_in(&far_router, WAN).map_err(TopologyError::Tun)?;
+            routers.push(far_router);
+            far
+        } else {
+            Tun::create_in(&nodes[&Place::Origin].namespace, WAN).map_err(TopologyError::Tun)?
+        };
+        wire_up(&nodes, &routers).map_err(TopologyError::Namespace)?;
+        for (place, node) in &nodes {
+            configure(scenario, plan, *place, node).map_err(TopologyError::Host)?;
+        }
+        Ok(Self {
+            nodes,
+            _routers: routers,
             wan: Some((near, far)),
-            hosts_files: out.to_owned(),
-        };
-        topology
-            .wire_up(&site, scenario)
-            .map_err(TopologyError::Namespace)?;
-        topology
-            .apply_sysctls(scenario)
-            .map_err(TopologyError::Namespace)?;
-        Ok(topology)
+            hosts_files: files.to_owned(),
+        })
     }
 
-    fn wire_up(&self, site: &NetworkNamespace, scenario: &Scenario) -> Result<(), NamespaceError> {
-        site.veth("client0", &self.client, DEVICE)?;
-        site.veth("relay0", &self.relay, DEVICE)?;
-        site.ip(&format!(
-            "link add lan0 type bridge\n\
-             link set client0 master lan0 up\n\
-             link set relay0 master lan0 up\n\
-             addr add 10.10.0.1/24 dev lan0\n\
-             link set lan0 up\n\
-             link set wan0 up\n\
-             route add {ORIGIN}/32 dev wan0\n"
-        ))?;
-        site.set_sysctl("net.ipv4.ip_forward", "1")?;
-
-        let congestion = |host: HostName| {
-            let name = scenario
-                .hosts
-                .get(&host)
-                .and_then(|host| host.congestion_control.as_deref());
-            name.map(|name| format!(" congctl {name}"))
-                .unwrap_or_default()
-        };
-        self.client.ip(&format!(
-            "addr add {CLIENT}/24 dev {DEVICE}\n\
-             link set {DEVICE} up\n\
-             route add default via 10.10.0.1{}\n",
-            congestion(HostName::Client)
-        ))?;
-        let mut relays = String::new();
-        for index in 0..scenario.relays.len().max(1) {
-            let address = relay_address(index);
-            // Writing to a String cannot fail.
-            let _ = writeln!(relays, "addr add {address}/24 dev {DEVICE}");
-        }
-        self.relay.ip(&format!(
-            "{relays}link set {DEVICE} up\nroute add default via 10.10.0.1{}\n",
-            congestion(HostName::Relay)
-        ))?;
-        self.origin.ip(&format!(
-            "addr add {ORIGIN}/32 dev wan0\n\
-             link set wan0 up\n\
-             route add default dev wan0 src {ORIGIN}{}\n",
-            congestion(HostName::Origin)
-        ))
+    /// A host of the plan that this was built from.
+    pub(super) fn node(&self, place: Place) -> &Node {
+        &self.nodes[&place]
     }
 
-    fn apply_sysctls(&self, scenario: &Scenario) -> Result<(), NamespaceError> {
-        for (host, settings) in &scenario.hosts {
-            for (key, value) in &settings.sysctls {
-                self.namespace(*host).set_sysctl(key, value)?;
-            }
-        }
-        Ok(())
+    pub(super) fn nodes(&self) -> impl Iterator<Item = (Place, &Node)> {
+        self.nodes.iter().map(|(place, node)| (*place, node))
     }
 
-    pub(super) const fn namespace(&self, host: HostName) -> &NetworkNamespace {
-        match host {
-            HostName::Client | HostName::Rival => &self.client,
-            HostName::Relay | HostName::FarRelay => &self.relay,
-            HostName::Origin => &self.origin,
-        }
+    pub(super) fn address(&self, place: Place) -> Ipv4Addr {
+        self.node(place).address
     }
 
-    /// A command that will run on `host`, die with the lab, and resolve one name as told. Names resolve
+    /// A command that will run on `place`, die with the lab, and resolve one name as told. Names resolve
     /// by a hosts file that only this process sees: what a site does with its DNS or /etc/hosts.
     pub(super) fn command(
         &self,
-        host: HostName,
+        place: Place,
         program: impl AsRef<OsStr>,
         resolve: Option<(&str, Ipv4Addr)>,
     ) -> Result<Command, TopologyError> {
-        let mut command = self.namespace(host).command(program);
+        let node = self.node(place);
+        let mut command = node.namespace.command(program);
         isolation::die_with_parent(&mut command);
         // The lab's endpoints are reached directly, whatever proxy this machine uses.
         for variable in ["http_proxy", "https_proxy", "all_proxy", "no_proxy"] {
@@ -194,7 +217,7 @@ impl Topology {
         if let Some((name, address)) = resolve {
             let path = self
                 .hosts_files
-                .join(format!("hosts-{}-{address}", host.as_str()));
+                .join(format!("hosts-{}-{address}", node.name));
             let fail = |source| TopologyError::Hosts {
                 path: path.clone(),
                 source,
@@ -224,13 +247,108 @@ impl Topology {
     /// What TCP's behaviour on each host depends on; unreadable values carry the reason.
     pub(super) fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
-        for host in [HostName::Client, HostName::Relay, HostName::Origin] {
+        for node in self.nodes.values() {
             for key in NOTED {
-                let value = self.namespace(host).sysctl(key);
+                let value = node.namespace.sysctl(key);
                 let value = value.unwrap_or_else(|error| format!("unavailable: {error}"));
-                facts.insert(format!("{}: {key}", host.as_str()), value);
+                facts.insert(format!("{}: {key}", node.name), value);
             }
         }
         facts
     }
+}
+
+fn places(plan: &Plan) -> Vec<Place> {
+    let mut places = vec![Place::Client, Place::Origin];
+    places.extend((0..plan.hops.len()).map(Place::Hop));
+    if plan.rivals {
+        places.extend([Place::Rival, Place::RivalSink]);
+    }
+    places
+}
+
+fn describe(place: Place, plan: &Plan) -> (HostName, String, Site, Ipv4Addr) {
+    let plain = |host: HostName, site, address| (host, host.as_str().to_owned(), site, address);
+    match place {
+        Place::Client => plain(HostName::Client, Site::Near, CLIENT),
+        Place::Origin => plain(HostName::Origin, Site::Far, ORIGIN),
+        Place::Rival => plain(HostName::Rival, Site::Near, RIVAL),
+        Place::RivalSink => {
+            let name = "rival-sink".to_owned();
+            (HostName::Rival, name, Site::Far, RIVAL_SINK)
+        }
+        Place::Hop(index) => {
+            let hop = &plan.hops[index];
+            let host = match hop.site {
+                Site::Near => HostName::Relay,
+                Site::Far => HostName::FarRelay,
+            };
+            let mut name = format!("{host}-{}", hop.relay);
+            for relay in &hop.behind {
+                // Writing to a String cannot fail.
+                let _ = write!(name, "-to-{relay}");
+            }
+            (host, name, hop.site, hop_address(hop.site, index))
+        }
+    }
+}
+
+/// Bridges, cables, addresses, and the routers' routes.
+fn wire_up(
+    nodes: &BTreeMap<Place, Node>,
+    routers: &[NetworkNamespace],
+) -> Result<(), NamespaceError> {
+    let sites = [
+        (Site::Near, SITE, "192.0.2.0/24"),
+        (Site::Far, FAR, "10.10.0.0/24"),
+    ];
+    for (router, (site, address, beyond)) in routers.iter().zip(sites) {
+        let mut lines = String::from("link add lan0 type bridge\n");
+        let on_lan = nodes
+            .values()
+            .filter(|node| node.site == site && node.device == LAN);
+        for (number, node) in on_lan.enumerate() {
+            let port = format!("port{number}");
+            router.veth(&port, &node.namespace, LAN)?;
+            // Writing to a String cannot fail.
+            let _ = writeln!(lines, "link set {port} master lan0 up");
+            node.namespace.ip(&format!(
+                "addr add {}/24 dev {LAN}\nlink set {LAN} up\n",
+                node.address
+            ))?;
+        }
+        let _ = write!(
+            lines,
+            "addr add {address}/24 dev lan0\n\
+             link set lan0 up\n\
+             link set {WAN} up\n\
+             route add {beyond} dev {WAN}\n"
+        );
+        router.ip(&lines)?;
+        router.set_sysctl("net.ipv4.ip_forward", "1")?;
+    }
+    Ok(())
+}
+
+/// Settings of one host, and its way out.
+fn configure(scenario: &Scenario, plan: &Plan, place: Place, node: &Node) -> Result<(), HostError> {
+    let host = node.host;
+    if node.device == WAN {
+        let lines = format!("addr add {ORIGIN}/32 dev {WAN}\nlink set {WAN} up\n");
+        node.namespace
+            .ip(&lines)
+            .map_err(|source| HostError::Namespace { host, source })?;
+    }
+    let relay = match place {
+        Place::Hop(index) => scenario.relays.get(&plan.hops[index].relay),
+        Place::Client | Place::Origin | Place::Rival | Place::RivalSink => None,
+    };
+    let own_control = relay.and_then(|relay: &Relay| relay.congestion_control.as_deref());
+    let settings = Settings::of(&plan.host(host), own_control)?;
+    let route = match (node.device, node.site) {
+        (WAN, _) => format!("dev {WAN} src {ORIGIN}"),
+        (_, Site::Near) => format!("via {SITE}"),
+        (_, Site::Far) => format!("via {FAR}"),
+    };
+    settings.apply(host, &node.namespace, &route)
 }

@@ -1,68 +1,85 @@
-//! What an experiment does things with. [`Bench`](crate::bench::Bench) is the real one; tests of the
+//! What an experiment does things with. [`Benches`](crate::bench::Benches) are the real ones; tests of the
 //! experiment's own logic use one that needs no kernel.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use comparison::{Rivals, Transfer};
 use record::explain::Document;
-use record::lab::Priming;
-use units::Bytes;
+use record::lab::{Priming, Series};
 
 use crate::bench::BenchError;
 use crate::probe::{Depth, PathReading};
-use comparison::Transfer;
+
+/// One block to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task<'a> {
+    /// Index of the arm in the scenario.
+    pub(crate) arm: usize,
+    /// Index of the workload in the scenario.
+    pub(crate) workload: usize,
+    /// Transfers that count.
+    pub(crate) transfers: u32,
+    /// Transfers before them that do not.
+    pub(crate) warm_up: u32,
+    /// What its files are called; unique within a run.
+    pub(crate) name: &'a str,
+}
+
+/// A block as it was measured, whether or not it counts.
+#[derive(Debug, Default)]
+pub(crate) struct Trial {
+    /// Those that count, in order.
+    pub(crate) transfers: Vec<Transfer>,
+    /// Their series, in the same order; absent where nothing was seen.
+    pub(crate) series: Vec<Option<Series>>,
+    /// Captures of the client's packets, warm-up included.
+    pub(crate) captures: Vec<PathBuf>,
+    /// Transfers in them.
+    pub(crate) captured: usize,
+    /// What the hosts' kernels counted meanwhile, such as `origin: TcpRetransSegs`.
+    pub(crate) counters: BTreeMap<String, u64>,
+    /// What became of rival flows.
+    pub(crate) rivals: Option<Rivals>,
+    /// The path after the block, and after each command of it.
+    pub(crate) readings: Vec<PathReading>,
+    /// What was off about the link meanwhile, in its own words.
+    pub(crate) link_problems: Vec<String>,
+}
 
 /// One thing at a time; the experiment decides what and how often.
 pub(crate) trait Apparatus {
-    /// Whether a relay of this name runs.
-    fn has_relay(&self, name: &str) -> bool;
+    /// One arm of each network that the scenario needs: whoever checks their paths has checked all.
+    fn networks(&self) -> Vec<usize>;
 
-    /// Starts the relay `name` beside the client and waits until its pool is ready.
-    fn start_relay(&mut self, name: &str, arm: &str) -> Result<Priming, BenchError>;
+    /// Starts the relays of `arm` that do not run yet, and waits until they are ready.
+    fn start_relays(&mut self, arm: usize) -> Result<Vec<Priming>, BenchError>;
 
-    /// Ends the relay `name` and returns the capture of everything it sent and received: between it and
-    /// the origin, and between it and clients.
-    fn stop_relay(&mut self, name: &str) -> Result<Option<PathBuf>, BenchError>;
+    /// Ends the first relay of `arm` and returns the capture of everything it sent and received: between it
+    /// and what lies behind it, and between it and clients. `None` where it has ended before.
+    fn stop_relay(&mut self, arm: usize) -> Result<Option<PathBuf>, BenchError>;
 
-    /// Whether `host` of a capture is the origin.
-    fn is_origin(&self, host: &str) -> bool;
+    /// Whether `host` of a capture lies at the far end.
+    fn is_far(&self, host: &str) -> bool;
 
-    /// `count` uploads of `bytes` by the built-in client, one after the other, each proved by the
-    /// digest of what the origin stored.
-    fn upload(
+    /// Does a block; its transfers are proved where the workload can be.
+    fn perform(&mut self, task: &Task<'_>) -> Result<Trial, BenchError>;
+
+    /// One transfer through a pool of `arm`'s unprimed relay that has carried nothing.
+    fn perform_unprimed(
         &mut self,
-        relay: Option<&str>,
-        bytes: Bytes,
-        count: u32,
-        reuse: bool,
+        arm: usize,
+        workload: usize,
         name: &str,
-    ) -> Result<Vec<Transfer>, BenchError>;
+    ) -> Result<Option<Transfer>, BenchError>;
 
-    /// One upload of `bytes` by an external command; `position` is its place within its block. The
-    /// seconds are those of the whole process: what the wire shows is in the capture.
-    fn upload_by_command(
-        &mut self,
-        command: &str,
-        relay: Option<&str>,
-        bytes: Bytes,
-        name: &str,
-        position: usize,
-    ) -> Result<Transfer, BenchError>;
-
-    /// Begins to capture the client's packets into `file`.
-    fn start_capture(&mut self, file: &Path) -> Result<(), BenchError>;
-
-    /// Ends the capture. Packets that the kernel dropped are an error: an incomplete capture explains
-    /// nothing.
-    fn stop_capture(&mut self) -> Result<(), BenchError>;
-
-    /// Measures the path from end to end, as the client and the origin see it.
-    fn check_path(&mut self, depth: Depth) -> Result<PathReading, BenchError>;
+    /// Measures the path of `arm` from end to end, as the client and the origin see it.
+    fn check_path(&mut self, arm: usize, depth: Depth) -> Result<PathReading, BenchError>;
 
     /// Explains `captures` as one timeline.
     fn explain(&self, captures: &[PathBuf], series: bool) -> Result<Document, BenchError>;
 
-    /// What the manifest should say about this bench, at the end of a run.
+    /// What the manifest should say, at the end of a run.
     fn facts(&mut self) -> Result<BTreeMap<String, String>, BenchError>;
 
     /// Whether and why the link is less punctual than it could be.

@@ -4,35 +4,44 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use record::LimitSeconds;
+use comparison::{Block, Evidence, Measured, Predicted, Rivals};
 use record::explain;
-use record::lab::{Document, Priming};
-use scenario::{Scenario, Workload};
-use units::{Bytes, Rate};
+use record::lab::{Priming, Series};
+use scenario::{Kind, Scenario};
 
-use crate::experiment::apparatus::Apparatus;
-use crate::experiment::{LabError, Options, Outcome, Progress, slug, wire};
-use crate::probe::{Depth, PathReading};
-use comparison::{Block, Evidence, Predicted, Transfer};
+use crate::experiment::apparatus::{Apparatus, Task, Trial};
+use crate::experiment::{LabError, Options, Outcome, Progress, slug};
+use crate::probe::Depth;
 
 /// Tries of a block or a check before nothing counts: the first and two repetitions.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 
 /// A scenario being run.
 pub(super) struct Run<'a, A> {
-    scenario: &'a Scenario,
-    options: &'a Options,
-    notify: &'a mut dyn FnMut(Progress<'_>),
-    bench: A,
-    evidence: Evidence,
-    /// Captures by arm and workload, in the order in which they were made.
-    captures: BTreeMap<(usize, usize), Vec<PathBuf>>,
-    done: Vec<Block>,
-    priming: Vec<Priming>,
+    pub(super) scenario: &'a Scenario,
+    pub(super) options: &'a Options,
+    pub(super) notify: &'a mut dyn FnMut(Progress<'_>),
+    pub(super) bench: A,
+    pub(super) evidence: Evidence,
+    /// What beside the evidence belongs to a cell, by arm and workload.
+    pub(super) kept: BTreeMap<(usize, usize), Kept>,
+    pub(super) done: Vec<Block>,
+    pub(super) priming: Vec<Priming>,
+}
+
+/// What a cell keeps until everything is measured.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// In the order in which they were made.
+    pub(super) captures: Vec<PathBuf>,
+    /// Transfers in them.
+    pub(super) captured: usize,
+    /// One per transfer of the evidence.
+    pub(super) series: Vec<Option<Series>>,
 }
 
 /// Why a run is over.
-enum Ending {
+pub(super) enum Ending {
     /// Everything was measured.
     Complete,
     /// It was asked to stop.
@@ -41,17 +50,10 @@ enum Ending {
     PathOff(String),
 }
 
-/// A block as it was measured, whether or not it counts.
-struct Trial {
-    transfers: Vec<Transfer>,
-    captures: Vec<PathBuf>,
-    /// What was off about the path.
-    problem: Option<String>,
-}
-
 impl<'a, A: Apparatus> Run<'a, A> {
     pub(super) fn new(
         scenario: &'a Scenario,
+        factors: BTreeMap<String, String>,
         options: &'a Options,
         notify: &'a mut dyn FnMut(Progress<'_>),
         bench: A,
@@ -61,8 +63,11 @@ impl<'a, A: Apparatus> Run<'a, A> {
             options,
             notify,
             bench,
-            evidence: Evidence::default(),
-            captures: BTreeMap::new(),
+            evidence: Evidence {
+                factors,
+                ..Evidence::default()
+            },
+            kept: BTreeMap::new(),
             done: Vec::new(),
             priming: Vec::new(),
         }
@@ -82,46 +87,45 @@ impl<'a, A: Apparatus> Run<'a, A> {
         self.finish(&ending)
     }
 
-    /// An external command makes its own connections; arms that reuse one can't be played with it.
+    /// Another program makes its own connections; arms that reuse one can't be played with it.
     fn runnable(&self, block: Block) -> bool {
-        self.options.client.is_none() || !self.scenario.arms[block.arm].reuse
+        let arm = &self.scenario.arms[block.arm];
+        let workload = &self.scenario.workloads[block.workload];
+        let program = arm.command.as_ref().or(workload.command.as_ref());
+        program.is_none() || !arm.reuse || workload.kind == Kind::Command
     }
 
     fn phases(&mut self, order: &[Block]) -> Result<Ending, LabError> {
-        if let Some(off) = self.check_path_thoroughly("the first check of the path")? {
+        if let Some(off) = self.check_paths_thoroughly("the first check of the path")? {
             return Ok(off);
         }
-        self.start_relays()?;
-        if let Some(cut_short) = self.blocks(order)? {
-            return Ok(cut_short);
-        }
-        self.unprimed()?;
-        let last = self.check_path_thoroughly("the last check of the path")?;
-        Ok(last.unwrap_or(Ending::Complete))
-    }
-
-    fn start_relays(&mut self) -> Result<(), LabError> {
-        for arm in &self.scenario.arms {
-            if let Some(relay) = arm.relay.first()
-                && !self.bench.has_relay(relay)
-            {
-                let priming = self.bench.start_relay(relay, &arm.name)?;
+        for arm in 0..self.scenario.arms.len() {
+            for priming in self.bench.start_relays(arm)? {
                 (self.notify)(Progress::Primed(&priming));
                 self.priming.push(priming);
             }
         }
-        Ok(())
+        if let Some(cut_short) = self.blocks(order)? {
+            return Ok(cut_short);
+        }
+        if let Some(cut_short) = self.blocks_for_precision(order)? {
+            return Ok(cut_short);
+        }
+        self.unprimed()?;
+        let last = self.check_paths_thoroughly("the last check of the path")?;
+        Ok(last.unwrap_or(Ending::Complete))
     }
 
     /// Runs all blocks; the ending where it comes before the last of them.
     fn blocks(&mut self, order: &[Block]) -> Result<Option<Ending>, LabError> {
-        for (index, block) in order.iter().enumerate() {
+        for block in order {
             if self.stopping() {
                 return Ok(Some(Ending::Interrupted));
             }
             if self.prediction_is_due(*block) {
                 self.predict()?;
             }
+            let index = self.done.len();
             let label = self.label(*block);
             (self.notify)(Progress::Block {
                 index,
@@ -135,6 +139,39 @@ impl<'a, A: Apparatus> Run<'a, A> {
         Ok(self.stopping().then_some(Ending::Interrupted))
     }
 
+    /// Further blocks of every cell whose median is not known well enough, in rounds, until it is or
+    /// `max-runs` is reached.
+    fn blocks_for_precision(&mut self, order: &[Block]) -> Result<Option<Ending>, LabError> {
+        let experiment = &self.scenario.experiment;
+        let Some(share) = experiment.precision else {
+            return Ok(None);
+        };
+        let most = usize::try_from(experiment.most_runs()).unwrap_or(usize::MAX);
+        let seed = self.options.seed;
+        loop {
+            // The order of the first round, so that arms keep taking turns.
+            let mut round: Vec<Block> = Vec::new();
+            for block in order {
+                let measured = self.evidence.measured.get(&(block.arm, block.workload));
+                let unsure = measured.is_some_and(|measured| {
+                    measured.transfers.len() < most && !is_precise(measured, share.as_f64(), seed)
+                });
+                if unsure && !round.contains(block) {
+                    round.push(*block);
+                }
+            }
+            if round.is_empty() {
+                return Ok(None);
+            }
+            (self.notify)(Progress::More {
+                blocks: round.len(),
+            });
+            if let Some(cut_short) = self.blocks(&round)? {
+                return Ok(Some(cut_short));
+            }
+        }
+    }
+
     /// One block, repeated where the path was off; the ending where repeating did not help.
     fn block(
         &mut self,
@@ -142,102 +179,72 @@ impl<'a, A: Apparatus> Run<'a, A> {
         block: Block,
         label: &str,
     ) -> Result<Option<Ending>, LabError> {
+        let experiment = &self.scenario.experiment;
         let mut why = String::new();
         for attempt in 0..TRIES {
             let name = format!("{index:02}-{}-{attempt}", slug(label));
-            let trial = match &self.options.client {
-                None => self.trial(block, &name)?,
-                Some(command) => self.trial_by_command(command, block, &name)?,
+            let task = Task {
+                arm: block.arm,
+                workload: block.workload,
+                transfers: experiment.block,
+                warm_up: experiment.warm_up,
+                name: &name,
             };
-            if let Some(problem) = trial.problem {
-                why = problem;
+            let trial = self.bench.perform(&task)?;
+            if let Some(problem) = self.problem_of(&trial) {
                 (self.notify)(Progress::Invalid {
                     label,
-                    why: &why,
+                    why: &problem,
                     again: attempt + 1 < TRIES,
                 });
+                let measured = self.measured(block);
+                measured.invalid_blocks += 1;
+                measured.invalid_because.push(problem.clone());
+                why = problem;
                 continue;
             }
             (self.notify)(Progress::Done {
                 label,
                 transfers: &trial.transfers,
             });
-            let cell = (block.arm, block.workload);
-            let measured = self.evidence.measured.entry(cell).or_default();
-            measured.transfers.extend(trial.transfers);
-            self.captures
-                .entry(cell)
-                .or_default()
-                .extend(trial.captures);
+            self.keep(block, trial);
             return Ok(None);
         }
         Ok(Some(path_off(label, &why)))
     }
 
-    /// A block by the built-in client.
-    fn trial(&mut self, block: Block, name: &str) -> Result<Trial, LabError> {
-        let arm = &self.scenario.arms[block.arm];
-        let bytes = payload(&self.scenario.workloads[block.workload]);
-        let count = self.scenario.experiment.block;
-        let capture = self.capture_file(name);
-        self.bench.start_capture(&capture)?;
-        let relay = arm.relay.first();
-        let transfers = self.bench.upload(relay, bytes, count, arm.reuse, name)?;
-        let problem = self.end_capture()?;
-        Ok(Trial {
-            transfers,
-            captures: vec![capture],
-            problem,
-        })
+    /// What was off about the path while a block ran.
+    fn problem_of(&mut self, trial: &Trial) -> Option<String> {
+        let mut problems: Vec<String> = trial
+            .readings
+            .iter()
+            .filter_map(|reading| self.note_check(reading))
+            .collect();
+        problems.extend(trial.link_problems.iter().cloned());
+        (!problems.is_empty()).then(|| problems.join("; "))
     }
 
-    /// A block by an external command, with a capture for each run of it: what belongs to which is
-    /// beyond doubt then, whatever a command sends. Ends early when the run is asked to stop.
-    fn trial_by_command(
-        &mut self,
-        command: &str,
-        block: Block,
-        name: &str,
-    ) -> Result<Trial, LabError> {
-        let relay = self.scenario.arms[block.arm].relay.first();
-        let bytes = payload(&self.scenario.workloads[block.workload]);
-        let mut trial = Trial {
-            transfers: Vec::new(),
-            captures: Vec::new(),
-            problem: None,
-        };
-        for position in 0..self.scenario.experiment.block as usize {
-            if self.stopping() {
-                break;
-            }
-            let name = format!("{name}-{position}");
-            let capture = self.capture_file(&name);
-            self.bench.start_capture(&capture)?;
-            let transfer = self
-                .bench
-                .upload_by_command(command, relay, bytes, &name, position)?;
-            trial.problem = self.end_capture()?;
-            if trial.problem.is_some() {
-                break;
-            }
-            let document = self.bench.explain(std::slice::from_ref(&capture), false)?;
-            trial.transfers.push(wire::timed(transfer, &document));
-            trial.captures.push(capture);
+    fn keep(&mut self, block: Block, trial: Trial) {
+        let measured = self.measured(block);
+        measured.transfers.extend(trial.transfers);
+        for (name, count) in trial.counters {
+            *measured.counters.entry(name).or_default() += count;
         }
-        Ok(trial)
+        if let Some(rivals) = trial.rivals {
+            let known = measured.rivals.get_or_insert_with(Rivals::default);
+            known.alone_bps = rivals.alone_bps;
+            known.beside_bps.extend(rivals.beside_bps);
+            known.own_bps.extend(rivals.own_bps);
+        }
+        let kept = self.kept.entry((block.arm, block.workload)).or_default();
+        kept.captures.extend(trial.captures);
+        kept.captured += trial.captured;
+        kept.series.extend(trial.series);
     }
 
-    /// Ends a capture and says what was off about the path meanwhile. The check comes first: it gives
-    /// the last FIN the round trip that it needs to be captured.
-    fn end_capture(&mut self) -> Result<Option<String>, LabError> {
-        let reading = self.bench.check_path(Depth::RoundTrip)?;
-        self.bench.stop_capture()?;
-        Ok(self.note_check(&reading))
-    }
-
-    fn capture_file(&self, name: &str) -> PathBuf {
-        let folder = self.options.out.join("captures");
-        folder.join(format!("{name}.pcapng"))
+    fn measured(&mut self, block: Block) -> &mut Measured {
+        let cell = (block.arm, block.workload);
+        self.evidence.measured.entry(cell).or_default()
     }
 
     fn prediction_is_due(&self, next: Block) -> bool {
@@ -249,19 +256,21 @@ impl<'a, A: Apparatus> Run<'a, A> {
     /// Explains the captures made so far and writes down what the remedy should bring.
     fn predict(&mut self) -> Result<(), LabError> {
         let experiment = &self.scenario.experiment;
-        let Some(arm) = self
-            .scenario
-            .arms
+        let arms = &self.scenario.arms;
+        let explained = arms
             .iter()
-            .position(|arm| Some(&arm.name) == experiment.explains.as_ref())
-        else {
+            .position(|arm| Some(&arm.name) == experiment.explains.as_ref());
+        let captures = explained.map_or_else(Vec::new, |arm| self.captures_of(arm));
+        if captures.is_empty() {
             return Ok(());
-        };
-        let document = self.bench.explain(&self.captures_of(arm), false)?;
+        }
+        let document = self.bench.explain(&captures, false)?;
         let mut named = Vec::new();
         for (index, workload) in self.scenario.workloads.iter().enumerate() {
-            let prediction = prediction(&document, &experiment.remedy, payload(workload).get());
-            if let Some(prediction) = prediction {
+            let Some(bytes) = workload.payload(workload.parallel()) else {
+                continue;
+            };
+            if let Some(prediction) = prediction(&document, &experiment.remedy, bytes.get()) {
                 let predicted = Predicted {
                     workload: index,
                     seconds: prediction.predicted_s,
@@ -283,39 +292,43 @@ impl<'a, A: Apparatus> Run<'a, A> {
     /// that has carried nothing.
     fn unprimed(&mut self) -> Result<(), LabError> {
         for (arm, spec) in self.scenario.arms.iter().enumerate() {
-            let Some(relay) = &spec.unprimed else {
+            if spec.unprimed.is_none() {
                 continue;
-            };
-            for (index, workload) in self.scenario.workloads.iter().enumerate() {
-                self.bench.start_relay(relay, &spec.name)?;
-                let name = format!("unprimed-{}", slug(&workload.name));
-                let transfers =
-                    self.bench
-                        .upload(Some(relay), payload(workload), 1, false, &name)?;
-                self.bench.stop_relay(relay)?;
-                let first = transfers
-                    .into_iter()
-                    .find(|transfer| transfer.failure.is_none());
-                self.evidence
-                    .measured
-                    .entry((arm, index))
-                    .or_default()
-                    .first_unprimed_s = first.map(|transfer| transfer.seconds);
+            }
+            for (workload, of) in self.scenario.workloads.iter().enumerate() {
+                let name = format!("unprimed-{}", slug(&of.name));
+                let first = self.bench.perform_unprimed(arm, workload, &name)?;
+                let good = first.filter(|transfer| transfer.failure.is_none());
+                self.measured(Block { arm, workload }).first_unprimed_s =
+                    good.map(|transfer| transfer.seconds);
             }
         }
         Ok(())
     }
 
-    /// RTT and rate in both directions, repeated like a block where it is off; the ending where that
-    /// does not help.
-    fn check_path_thoroughly(&mut self, label: &str) -> Result<Option<Ending>, LabError> {
+    /// RTT and rate in both directions of every network, repeated like a block where they are off; the
+    /// ending where that does not help.
+    fn check_paths_thoroughly(&mut self, label: &str) -> Result<Option<Ending>, LabError> {
+        for arm in self.bench.networks() {
+            if let Some(off) = self.check_path_thoroughly(arm, label)? {
+                return Ok(Some(off));
+            }
+        }
+        Ok(None)
+    }
+
+    fn check_path_thoroughly(
+        &mut self,
+        arm: usize,
+        label: &str,
+    ) -> Result<Option<Ending>, LabError> {
         let mut why = String::new();
         for attempt in 0..TRIES {
-            let reading = self.bench.check_path(Depth::Thorough)?;
+            let reading = self.bench.check_path(arm, Depth::Thorough)?;
             let problem = self.note_check(&reading);
             let path = &mut self.evidence.path;
             path.rtt_achieved_s = reading.rtt().map(|rtt| rtt.as_secs_f64());
-            path.rate_achieved_bps = reading.forward.rate.ok().map(bits_per_s);
+            path.rate_achieved_bps = reading.forward.rate.ok().map(super::bits_per_s);
             let Some(problem) = problem else {
                 (self.notify)(Progress::Path(&self.evidence.path));
                 return Ok(None);
@@ -331,10 +344,10 @@ impl<'a, A: Apparatus> Run<'a, A> {
     }
 
     /// Counts a check; what is off, if anything.
-    fn note_check(&mut self, reading: &PathReading) -> Option<String> {
+    fn note_check(&mut self, reading: &crate::probe::PathReading) -> Option<String> {
         let path = &mut self.evidence.path;
         path.rtt_asked_s = self.scenario.path.rtt.get().as_secs_f64();
-        path.rate_asked_bps = bits_per_s(self.scenario.path.bottleneck_rate());
+        path.rate_asked_bps = super::bits_per_s(self.scenario.path.bottleneck_rate());
         path.checks += 1;
         let problems = reading.problems();
         if problems.is_empty() {
@@ -344,102 +357,24 @@ impl<'a, A: Apparatus> Run<'a, A> {
         Some(problems.join("; "))
     }
 
-    fn finish(mut self, ending: &Ending) -> Result<Outcome, LabError> {
-        let interrupted = matches!(ending, Ending::Interrupted);
-        if let Ending::PathOff(why) = ending {
-            self.evidence.invalid_path = Some(why.clone());
-        }
-        let mut explanations = Vec::new();
-        for (arm, spec) in self.scenario.arms.iter().enumerate() {
-            for workload in 0..self.scenario.workloads.len() {
-                let Some(files) = self.captures.get(&(arm, workload)) else {
-                    continue;
-                };
-                let document = self.bench.explain(files, false)?;
-                let measured = self.evidence.measured.entry((arm, workload)).or_default();
-                measured.limits = limits_per_transfer(&document, measured.transfers.len());
-            }
-            let files = self.captures_of(arm);
-            if files.is_empty() {
-                continue;
-            }
-            // Pictures show the long path: at the client, or behind the relay.
-            let document = self.bench.explain(&files, spec.relay.is_direct())?;
-            self.write_json(&format!("explain-{}.json", slug(&spec.name)), &document)?;
-            explanations.push((spec.name.clone(), document));
-            if let Some(document) = self.explain_relay(spec)? {
-                explanations.push((spec.name.clone(), document));
-            }
-        }
-        let cells = comparison::cells(self.scenario, self.options.seed, &self.evidence);
-        let assertions = if interrupted {
-            Vec::new()
-        } else {
-            comparison::assertions(self.scenario, &cells)
-        };
-        let mut manifest = self.options.manifest.clone();
-        manifest.facts.append(&mut self.bench.facts()?);
-        let document = Document {
-            schema: "longhaul.lab".to_owned(),
-            version: record::lab::VERSION,
-            manifest,
-            scenario: self.scenario.name.clone(),
-            seed: self.options.seed,
-            interrupted,
-            order: self.done.iter().map(|block| self.label(*block)).collect(),
-            cells,
-            priming: self.priming.clone(),
-            assertions,
-        };
-        self.write_json("result.json", &document)?;
-        Ok(Outcome {
-            document,
-            explanations,
-        })
-    }
-
-    /// What passed between an arm's relay and the origin, with series. Its findings are left out: they
-    /// would speak of the relay's own priming.
-    fn explain_relay(
-        &mut self,
-        arm: &scenario::Arm,
-    ) -> Result<Option<explain::Document>, LabError> {
-        let Some(relay) = arm.relay.first() else {
-            return Ok(None);
-        };
-        let Some(capture) = self.bench.stop_relay(relay)? else {
-            return Ok(None);
-        };
-        let mut document = self.bench.explain(&[capture], true)?;
-        document
-            .connections
-            .retain(|connection| self.bench.is_origin(&connection.server.host));
-        document.findings.clear();
-        Ok(Some(document))
-    }
-
-    fn captures_of(&self, arm: usize) -> Vec<PathBuf> {
-        let of_arm = self
-            .captures
-            .iter()
-            .filter(|((number, _), _)| *number == arm);
-        let mut files: Vec<PathBuf> = of_arm.flat_map(|(_, files)| files.clone()).collect();
+    /// Captures at the client of all workloads of an arm, in order of time.
+    pub(super) fn captures_of(&self, arm: usize) -> Vec<PathBuf> {
+        let of_arm = self.kept.iter().filter(|((number, _), _)| *number == arm);
+        let mut files: Vec<PathBuf> = of_arm.flat_map(|(_, kept)| kept.captures.clone()).collect();
         // Names begin with the block's number, so that this is the order in time.
         files.sort();
         files
     }
 
-    fn write_json(&self, name: &str, document: &impl serde::Serialize) -> Result<(), LabError> {
-        let path = self.options.out.join(name);
-        let fail = |source| LabError::Write {
-            path: path.clone(),
-            source,
-        };
-        let text = serde_json::to_string_pretty(document).map_err(|error| fail(error.into()))?;
-        std::fs::write(&path, text).map_err(fail)
+    pub(super) fn write_json(
+        &self,
+        name: &str,
+        document: &impl serde::Serialize,
+    ) -> Result<(), LabError> {
+        super::write_json(&self.options.out.join(name), document)
     }
 
-    fn label(&self, block: Block) -> String {
+    pub(super) fn label(&self, block: Block) -> String {
         let arm = &self.scenario.arms[block.arm].name;
         format!("{arm}, {}", self.scenario.workloads[block.workload].name)
     }
@@ -449,13 +384,18 @@ impl<'a, A: Apparatus> Run<'a, A> {
     }
 }
 
-/// Payload of one transfer; `run` has refused workloads without one.
-fn payload(workload: &Workload) -> Bytes {
-    workload.bytes.unwrap_or(Bytes::ZERO)
-}
-
 fn path_off(label: &str, why: &str) -> Ending {
     Ending::PathOff(format!("the path was off {TRIES} times in {label}: {why}"))
+}
+
+/// Whether the interval of the median of what the workload is judged by lies within `share` of it.
+fn is_precise(measured: &Measured, share: f64, seed: u64) -> bool {
+    let good = measured
+        .transfers
+        .iter()
+        .filter(|transfer| transfer.failure.is_none());
+    let samples: Vec<f64> = good.map(|transfer| transfer.seconds).collect();
+    comparison::is_precise(&samples, share, seed)
 }
 
 /// The prediction for transfers of `bytes` payload: of those that carry at least so much, the smallest.
@@ -470,28 +410,4 @@ fn prediction<'a>(
         .flat_map(|finding| &finding.predicted)
         .filter(|prediction| prediction.remedy == remedy && prediction.bytes >= bytes)
         .min_by_key(|prediction| prediction.bytes)
-}
-
-/// Mean seconds per limit: over all connections towards the server, divided by the transfers.
-fn limits_per_transfer(document: &explain::Document, transfers: usize) -> LimitSeconds {
-    let mut sum = LimitSeconds::new();
-    for connection in &document.connections {
-        for (name, seconds) in &connection.directions.client_to_server.limits {
-            *sum.entry(*name).or_default() += seconds;
-        }
-    }
-    #[expect(clippy::cast_precision_loss, reason = "a count of transfers")]
-    let count = transfers.max(1) as f64;
-    for seconds in sum.values_mut() {
-        *seconds /= count;
-    }
-    sum
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "rates below 2^53 bit/s are exact"
-)]
-fn bits_per_s(rate: Rate) -> f64 {
-    rate.bits_per_s() as f64
 }

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use scenario::Scenario;
 use units::Bytes;
 
 use crate::bench::BenchError;
-use crate::experiment::apparatus::Apparatus;
+use crate::experiment::apparatus::{Apparatus, Task, Trial};
 use crate::experiment::run::Run;
 use crate::experiment::{Options, Outcome, Progress};
 use crate::probe::{Depth, PathReading};
@@ -26,10 +26,19 @@ use comparison::Transfer;
 const RIGHT: u64 = 20;
 const WRONG: u64 = 21;
 
-/// Uploads that take as long as `seconds` says, on a path whose RTT in milliseconds is read from a list.
+/// Index of the arm through the relay.
+const RELAY: usize = 1;
+
+/// Transfers without a kernel, on a path whose RTT in milliseconds is read from a list.
+#[derive(Default)]
 struct Fake {
     /// What the next checks will read; [`RIGHT`] after the last.
     rtts_ms: VecDeque<u64>,
+    /// What the link will say was off in the next blocks.
+    link_problems: VecDeque<String>,
+    /// By how much every other block of direct transfers takes longer, in seconds.
+    spread: f64,
+    blocks: usize,
     said: Rc<RefCell<Vec<String>>>,
 }
 
@@ -40,70 +49,55 @@ impl Fake {
 }
 
 impl Apparatus for Fake {
-    fn has_relay(&self, _name: &str) -> bool {
-        false
+    fn networks(&self) -> Vec<usize> {
+        vec![0]
     }
 
-    fn start_relay(&mut self, name: &str, arm: &str) -> Result<Priming, BenchError> {
-        self.say(format!("start {name}"));
-        Ok(Priming {
-            arm: arm.to_owned(),
-            ..Priming::default()
-        })
+    fn start_relays(&mut self, arm: usize) -> Result<Vec<Priming>, BenchError> {
+        self.say(format!("start the relays of {arm}"));
+        Ok(Vec::new())
     }
 
-    fn stop_relay(&mut self, _name: &str) -> Result<Option<PathBuf>, BenchError> {
+    fn stop_relay(&mut self, _arm: usize) -> Result<Option<PathBuf>, BenchError> {
         Ok(None)
     }
 
-    fn is_origin(&self, _host: &str) -> bool {
+    fn is_far(&self, _host: &str) -> bool {
         false
     }
 
-    fn upload(
-        &mut self,
-        relay: Option<&str>,
-        _bytes: Bytes,
-        count: u32,
-        _reuse: bool,
-        name: &str,
-    ) -> Result<Vec<Transfer>, BenchError> {
-        self.say(format!("upload {name}"));
-        let seconds = if relay.is_some() { 0.025 } else { 0.1 };
-        Ok((0..count as usize)
-            .map(|position| Transfer {
-                position,
-                seconds,
-                ..Transfer::default()
-            })
-            .collect())
-    }
-
-    fn upload_by_command(
-        &mut self,
-        _command: &str,
-        _relay: Option<&str>,
-        _bytes: Bytes,
-        name: &str,
-        position: usize,
-    ) -> Result<Transfer, BenchError> {
-        self.say(format!("command {name}"));
-        Ok(Transfer {
-            position,
-            seconds: 2.0,
+    fn perform(&mut self, task: &Task<'_>) -> Result<Trial, BenchError> {
+        self.say(format!("perform {}", task.name));
+        self.blocks += 1;
+        let transfer = |position: u32| Transfer {
+            position: position as usize,
+            seconds: match (task.arm, self.blocks % 3) {
+                (RELAY, _) => 0.025,
+                (_, 0) => 0.1,
+                (_, _) => 0.1 + self.spread,
+            },
+            bytes: 102_400,
             ..Transfer::default()
+        };
+        Ok(Trial {
+            transfers: (0..task.transfers).map(transfer).collect(),
+            counters: BTreeMap::from([("client: TcpRetransSegs".to_owned(), 3)]),
+            readings: vec![self.check_path(task.arm, Depth::RoundTrip)?],
+            link_problems: self.link_problems.pop_front().into_iter().collect(),
+            ..Trial::default()
         })
     }
 
-    fn start_capture(&mut self, _file: &Path) -> Result<(), BenchError> {
-        Ok(())
+    fn perform_unprimed(
+        &mut self,
+        _arm: usize,
+        _workload: usize,
+        _name: &str,
+    ) -> Result<Option<Transfer>, BenchError> {
+        Ok(None)
     }
 
-    fn stop_capture(&mut self) -> Result<(), BenchError> {
-        Ok(())
-    }
-
-    fn check_path(&mut self, _depth: Depth) -> Result<PathReading, BenchError> {
+    fn check_path(&mut self, _arm: usize, _depth: Depth) -> Result<PathReading, BenchError> {
         let rtt = Duration::from_millis(RIGHT);
         let path = PathSpec::symmetric(rtt, None, Bytes::kib(64), LossSpec::None, 1);
         let mut reading = PathReading::new(&path);
@@ -168,39 +162,46 @@ struct Played {
     outcome: Outcome,
     said: Vec<String>,
     invalid: Vec<bool>,
+    /// Blocks that were added for precision.
+    more: usize,
 }
 
-fn play(rtts_ms: &[u64], client: Option<&str>, stop_after_blocks: usize) -> Played {
+fn play(rtts_ms: &[u64], stop_after_blocks: usize) -> Played {
+    let fake = Fake {
+        rtts_ms: rtts_ms.iter().copied().collect(),
+        ..Fake::default()
+    };
+    play_with(&scenario(), fake, stop_after_blocks)
+}
+
+fn play_with(scenario: &Scenario, fake: Fake, stop_after_blocks: usize) -> Played {
     let out = tempfile::tempdir().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let options = Options {
         binary: PathBuf::new(),
         out: out.path().to_owned(),
         seed: 1,
-        client: client.map(str::to_owned),
+        client: None,
         stop: Arc::clone(&stop),
         manifest: Manifest::default(),
     };
-    let said = Rc::new(RefCell::new(Vec::new()));
-    let fake = Fake {
-        rtts_ms: rtts_ms.iter().copied().collect(),
-        said: Rc::clone(&said),
-    };
-    let mut invalid = Vec::new();
-    let mut done = 0;
+    let said = Rc::clone(&fake.said);
+    let (mut invalid, mut more, mut done) = (Vec::new(), 0, 0);
     let mut notify = |event: Progress<'_>| match event {
         Progress::Invalid { again, .. } => invalid.push(again),
+        Progress::More { blocks } => more += blocks,
         Progress::Done { .. } => {
             done += 1;
             stop.store(done == stop_after_blocks, Ordering::Relaxed);
         }
-        Progress::Started { .. }
+        Progress::Part { .. }
+        | Progress::Started { .. }
         | Progress::Path(_)
         | Progress::Primed(_)
         | Progress::Block { .. }
         | Progress::Explained { .. } => {}
     };
-    let outcome = Run::new(&scenario(), &options, &mut notify, fake)
+    let outcome = Run::new(scenario, BTreeMap::new(), &options, &mut notify, fake)
         .play()
         .unwrap();
     assert!(out.path().join("result.json").is_file());
@@ -209,48 +210,90 @@ fn play(rtts_ms: &[u64], client: Option<&str>, stop_after_blocks: usize) -> Play
         outcome,
         said,
         invalid,
+        more,
     }
 }
 
-fn uploads(said: &[String]) -> usize {
+fn blocks(said: &[String]) -> usize {
     said.iter()
-        .filter(|what| what.starts_with("upload"))
+        .filter(|what| what.starts_with("perform"))
         .count()
 }
 
 #[test]
 fn a_right_path_counts_every_block_once() {
-    let played = play(&[], None, usize::MAX);
+    let played = play(&[], usize::MAX);
     let cell = &played.outcome.document.cells[0];
     assert!(
         cell.valid && cell.arms.iter().all(|arm| arm.n == 4),
         "{cell:#?}"
     );
-    assert_eq!(uploads(&played.said), 4);
+    assert_eq!(blocks(&played.said), 4);
     // One before, one per block, one after.
     assert_eq!((cell.path.checks, cell.path.invalid_checks), (6, 0));
     assert!(played.outcome.document.assertions[0].holds);
+    assert_eq!(cell.arms[0].counters["client: TcpRetransSegs"], 6);
+    assert_eq!(played.outcome.rows.len(), 8);
 }
 
 #[test]
 fn a_block_on_a_wrong_path_is_repeated_and_does_not_count() {
-    let played = play(&[RIGHT, WRONG, WRONG], None, usize::MAX);
+    let played = play(&[RIGHT, WRONG, WRONG], usize::MAX);
     let cell = &played.outcome.document.cells[0];
     assert_eq!(played.invalid, [true, true]);
-    assert_eq!(uploads(&played.said), 6, "two blocks more");
+    assert_eq!(blocks(&played.said), 6, "two blocks more");
     assert!(
         cell.valid && cell.arms.iter().all(|arm| arm.n == 4),
         "{cell:#?}"
     );
     assert_eq!((cell.path.checks, cell.path.invalid_checks), (8, 2));
+    let invalid: u64 = cell.arms.iter().map(|arm| arm.invalid_blocks).sum();
+    assert_eq!(invalid, 2);
+}
+
+#[test]
+fn a_block_in_which_the_link_was_late_is_repeated_and_says_why() {
+    let fake = Fake {
+        link_problems: VecDeque::from(["the link was late".to_owned()]),
+        ..Fake::default()
+    };
+    let played = play_with(&scenario(), fake, usize::MAX);
+    assert_eq!(played.invalid, [true]);
+    let arms = &played.outcome.document.cells[0].arms;
+    let reasons: Vec<&String> = arms.iter().flat_map(|arm| &arm.invalid_because).collect();
+    assert_eq!(reasons, ["the link was late"]);
+    assert!(arms.iter().all(|arm| arm.n == 4));
+}
+
+#[test]
+fn blocks_follow_until_medians_are_precise_or_there_are_enough() {
+    let mut scenario = scenario();
+    scenario.experiment.precision = Some("5 %".parse().unwrap());
+    scenario.experiment.max_runs = Some(40);
+    let even = play_with(&scenario, Fake::default(), usize::MAX);
+    let arms = &even.outcome.document.cells[0].arms;
+    assert!(
+        even.more > 0 && arms.iter().all(|arm| arm.n < 20),
+        "{}",
+        even.more
+    );
+
+    let fake = Fake {
+        spread: 0.05,
+        ..Fake::default()
+    };
+    let uneven = play_with(&scenario, fake, usize::MAX);
+    let arms = &uneven.outcome.document.cells[0].arms;
+    assert!(arms[0].n > arms[RELAY].n, "{arms:#?}");
+    assert!(arms[0].n <= 40);
 }
 
 #[test]
 fn a_path_that_stays_wrong_fails_the_run_and_says_why() {
-    let played = play(&[RIGHT, WRONG, WRONG, WRONG], None, usize::MAX);
+    let played = play(&[RIGHT, WRONG, WRONG, WRONG], usize::MAX);
     let document = &played.outcome.document;
     assert_eq!(played.invalid, [true, true, false]);
-    assert_eq!(uploads(&played.said), 3, "nothing runs after the third try");
+    assert_eq!(blocks(&played.said), 3, "nothing runs after the third try");
     let cell = &document.cells[0];
     let why = cell.why.as_deref().unwrap();
     assert!(
@@ -269,7 +312,7 @@ fn a_path_that_stays_wrong_fails_the_run_and_says_why() {
 fn a_path_that_is_wrong_at_the_start_or_at_the_end_fails_the_run() {
     let at_the_end = [&[RIGHT; 5][..], &[WRONG; 3][..]].concat();
     for rtts_ms in [&[WRONG; 3][..], &at_the_end] {
-        let played = play(rtts_ms, None, usize::MAX);
+        let played = play(rtts_ms, usize::MAX);
         let cell = &played.outcome.document.cells[0];
         assert!(!cell.valid, "{cell:#?}");
         assert_eq!(played.invalid, [true, true, false]);
@@ -283,7 +326,7 @@ fn a_path_that_is_wrong_at_the_start_or_at_the_end_fails_the_run() {
 
 #[test]
 fn an_interrupted_run_keeps_its_blocks_and_asserts_nothing() {
-    let played = play(&[], None, 2);
+    let played = play(&[], 2);
     let document = &played.outcome.document;
     assert!(document.interrupted);
     assert_eq!(document.order.len(), 2);
@@ -293,17 +336,11 @@ fn an_interrupted_run_keeps_its_blocks_and_asserts_nothing() {
 }
 
 #[test]
-fn an_external_command_runs_once_per_transfer_and_leaves_reuse_out() {
-    let played = play(&[], Some("cp"), usize::MAX);
-    let commands = played
-        .said
-        .iter()
-        .filter(|what| what.starts_with("command"));
-    assert_eq!(commands.count(), 4, "{:?}", played.said);
-    assert_eq!(uploads(&played.said), 0);
+fn a_command_leaves_reuse_out() {
+    let mut scenario = scenario();
+    scenario.workloads[0].command = Some("cp".to_owned());
+    let played = play_with(&scenario, Fake::default(), usize::MAX);
     let cell = &played.outcome.document.cells[0];
     assert_eq!(cell.arms[0].n, 0, "`direct` reuses here");
-    // The fake's captures are empty: without a time from the wire nothing counts.
-    assert_eq!(cell.arms[1].failed, 4);
-    assert!(!cell.valid);
+    assert_eq!(cell.arms[RELAY].n, 4);
 }

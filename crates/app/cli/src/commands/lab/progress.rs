@@ -18,6 +18,8 @@ pub(super) struct View {
     /// Transfers in a block.
     block: u64,
     blocks: usize,
+    /// Combinations of factors from this one on.
+    parts_left: usize,
     /// Of the block under way, from 1.
     number: usize,
 }
@@ -36,18 +38,35 @@ impl View {
             bar,
             block: u64::from(scenario.experiment.block),
             blocks: 0,
+            parts_left: 1,
             number: 0,
         }
     }
 
     pub(super) fn show(&mut self, event: &Progress<'_>) {
         match event {
+            Progress::Part {
+                index,
+                parts,
+                factors,
+            } => {
+                self.parts_left = parts - index;
+                if !factors.is_empty() {
+                    let pairs: Vec<String> = factors
+                        .iter()
+                        .map(|(factor, value)| format!("{factor} = {value}"))
+                        .collect();
+                    self.say(&format!("{}/{parts}: {}", index + 1, pairs.join(", ")));
+                }
+            }
             Progress::Started { blocks, unpunctual } => {
                 if let Some(why) = unpunctual {
                     self.say(&format!("note: no real-time priority for the link: {why}"));
                 }
                 self.blocks = *blocks;
-                self.bar.set_length(*blocks as u64 * self.block);
+                // The parts to come are taken to be like this one.
+                let ahead = (*blocks * self.parts_left) as u64 * self.block;
+                self.bar.set_length(self.bar.position() + ahead);
                 let style = "{bar:28} {pos}/{len} transfers, {eta} left  {msg}";
                 // The template is a constant; a test would show it broken.
                 if let Ok(style) = ProgressStyle::with_template(style) {
@@ -67,6 +86,13 @@ impl View {
             Progress::Block { index, label } => {
                 self.number = index + 1;
                 self.bar.set_message((*label).to_owned());
+            }
+            Progress::More { blocks } => {
+                self.blocks += blocks;
+                self.bar.inc_length(*blocks as u64 * self.block);
+                self.say(&format!(
+                    "{blocks} blocks more: medians are not as precise yet as asked"
+                ));
             }
             Progress::Done { label, transfers } => {
                 self.bar.inc(transfers.len() as u64);

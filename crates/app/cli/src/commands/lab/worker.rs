@@ -21,6 +21,7 @@ pub(super) fn run(role: WorkerRole) -> Result<ExitCode, Failure> {
         WorkerRole::Link => lab::emulator::worker().environment("the link emulator failed")?,
         WorkerRole::Origin => on_runtime(origin())?,
         WorkerRole::Client => on_runtime(client())?,
+        WorkerRole::Hold => hold()?,
         WorkerRole::Probe => probe()?,
     }
     Ok(ExitCode::SUCCESS)
@@ -114,6 +115,13 @@ async fn client() -> Result<(), Failure> {
     .await
     .environment("the client could not begin")?;
     printed
+}
+
+/// Stays where it was started until the lab ends.
+fn hold() -> Result<(), Failure> {
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())
+        .map(|_| ())
+        .environment("cannot wait for the lab's end")
 }
 
 /// Isolates this process as `lab run` would, makes a network namespace, and says by which privilege.

@@ -1,0 +1,457 @@
+//! One block on a bench: what is watched while it runs, and its transfers, by kind of workload.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use comparison::{Rivals, Transfer};
+use scenario::{Arm, Capture, Flow, Kind, Tls, Workload};
+use serde_json::Value;
+use units::format_span;
+
+use super::counters::KernelCounters;
+use super::sampler::{self, Sampler};
+use super::series::{Observation, QueueSample, bits};
+use super::topology::Place;
+use super::{Bench, BenchError, READY, TopologyError, wire};
+use crate::emulator::Interval;
+use crate::experiment::apparatus::{Task, Trial};
+use crate::probe::Depth;
+use crate::tap::Tap;
+
+/// Share of the round trip by which one of a hundred packets may be late.
+const LATENESS_SHARE: f64 = 0.02;
+/// Lateness that spoils nothing, however short the path: a scheduler's tick of a busy machine.
+const LATENESS_GRAIN: Duration = Duration::from_millis(1);
+/// Lateness that is allowed where it is bound to be larger and the run has said so: without real-time
+/// priority, and above [`FAST`].
+const LATENESS_LOOSE: Duration = Duration::from_millis(5);
+/// Above this rate, in bits per second, both ends of a transfer take all of a small machine's processors,
+/// and lateness of a superpacket is queueing like any other: up to 4 ms were measured with full goodput at
+/// 6 Gbit/s.
+const FAST: u64 = 500_000_000;
+
+/// A transfer as it was seen, and between which moments, in seconds since 1970.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) transfer: Transfer,
+    pub(super) from_s: f64,
+    pub(super) to_s: f64,
+}
+
+/// What one task is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job<'a> {
+    pub(super) arm: &'a Arm,
+    /// The workload's index in the scenario.
+    pub(super) index: usize,
+    pub(super) workload: &'a Workload,
+    pub(super) route: &'a [String],
+    /// Transfers in all, warm-up included.
+    pub(super) transfers: u32,
+    pub(super) warm_up: u32,
+    pub(super) name: &'a str,
+}
+
+/// Everything that watches a block. Dropping it ends all of it.
+#[derive(Debug)]
+struct Watch {
+    taps: Vec<(Tap, PathBuf, Place)>,
+    sampler: Option<Sampler>,
+    interval: Option<Duration>,
+    upwards: bool,
+}
+
+/// What is noted while a block's transfers run.
+#[derive(Debug, Default)]
+struct Account {
+    /// When the first that counts began.
+    counters: Option<HostCounters>,
+    /// Payload bits per second of each flow that counts.
+    own_bps: Vec<f64>,
+}
+
+/// Kernel counters of every host by its name.
+pub(super) type HostCounters = BTreeMap<String, KernelCounters>;
+
+// === impl Job ===
+
+impl Job<'_> {
+    /// Connections at once.
+    pub(super) fn parallel(&self) -> u32 {
+        self.arm
+            .parallel
+            .unwrap_or_else(|| self.workload.parallel())
+    }
+
+    /// The program that does the transfers, if not ours.
+    pub(super) fn program(&self) -> Option<&str> {
+        let of_arm = self.arm.command.as_deref();
+        of_arm.or(self.workload.command.as_deref())
+    }
+
+    /// The version of TLS that the client speaks; plain where absent.
+    pub(super) fn tls(&self) -> Option<Tls> {
+        self.arm.tls.or(self.workload.tls)
+    }
+
+    /// Whether the wire tells how long a transfer took: another program's own clock includes its start.
+    fn is_timed_on_the_wire(&self) -> bool {
+        self.program().is_some() && self.workload.kind != Kind::Command
+    }
+
+    /// The place of a transfer among those that count; `None` in the warm-up.
+    pub(super) fn position(&self, number: u32) -> Option<usize> {
+        let position = number.checked_sub(self.warm_up)?;
+        usize::try_from(position).ok()
+    }
+}
+
+impl Bench {
+    /// Does a block. `route` is the arm's, or another one instead.
+    pub(super) fn perform(
+        &mut self,
+        task: &Task<'_>,
+        route: &[String],
+    ) -> Result<Trial, BenchError> {
+        let scenario = self.scenario.clone();
+        let whole = Job {
+            arm: &scenario.arms[task.arm],
+            index: task.workload,
+            workload: &scenario.workloads[task.workload],
+            route,
+            transfers: task.warm_up + task.transfers,
+            warm_up: task.warm_up,
+            name: task.name,
+        };
+        if !whole.is_timed_on_the_wire() {
+            return self.watched(&whole);
+        }
+        // A capture for each run of a command: what belongs to which is beyond doubt then, whatever it
+        // sends.
+        let mut trial = Trial::default();
+        for number in 0..whole.transfers {
+            let name = format!("{}-{number}", task.name);
+            let one = self.watched(&Job {
+                transfers: 1,
+                warm_up: u32::from(number < task.warm_up),
+                name: &name,
+                ..whole
+            })?;
+            let spoiled = !one.link_problems.is_empty()
+                || one.readings.iter().any(|reading| !reading.is_valid());
+            trial.add(one, number.saturating_sub(task.warm_up));
+            if spoiled {
+                break;
+            }
+        }
+        Ok(trial)
+    }
+
+    /// The transfers of a job, watched from all sides.
+    fn watched(&mut self, job: &Job<'_>) -> Result<Trial, BenchError> {
+        let rivals = self.start_rivals(job.index, job.workload)?;
+        let watch = self.watch(job)?;
+        let mut account = Account::default();
+        let seen = self.transfers(job, &mut account)?;
+        let after = self.counters()?;
+        let counted = difference(&account.counters.unwrap_or_default(), &after);
+        let rivals = match rivals {
+            None => None,
+            Some(rivals) => Some(Rivals {
+                beside_bps: self.end_rivals(rivals)?,
+                alone_bps: self.alone_bps.get(&job.index).cloned().unwrap_or_default(),
+                own_bps: account.own_bps,
+            }),
+        };
+        self.drain()?;
+        // The check comes before captures end: it gives the last FIN the round trip that it needs to be
+        // captured.
+        let reading = self.check_path(Depth::RoundTrip)?;
+        let (observation, captures, link_problems) = self.end_watch(watch)?;
+
+        let mut trial = Trial {
+            captured: seen.len(),
+            captures,
+            counters: counted,
+            readings: vec![reading],
+            link_problems,
+            rivals,
+            ..Trial::default()
+        };
+        for (number, one) in (0..).zip(seen) {
+            let Some(position) = job.position(number) else {
+                continue;
+            };
+            let mut transfer = self.on_the_wire(job, one.transfer, &trial.captures)?;
+            transfer.position = position;
+            if transfer.steady_bps.is_none() && transfer.failure.is_none() {
+                let half = f64::midpoint(one.from_s, one.to_s);
+                transfer.steady_bps = observation.goodput_between(half, one.to_s);
+            }
+            trial.series.push(observation.series(one.from_s, one.to_s));
+            trial.transfers.push(transfer);
+        }
+        Ok(trial)
+    }
+
+    /// Each transfer of a job, in order.
+    fn transfers(&mut self, job: &Job<'_>, account: &mut Account) -> Result<Vec<Seen>, BenchError> {
+        let Some(program) = job.program() else {
+            return match job.workload.kind {
+                Kind::Upload | Kind::Download | Kind::Replicate => {
+                    let seen = self.objects(job, &mut account.counters)?;
+                    account.own_bps = counted(job, &seen).filter_map(goodput).collect();
+                    Ok(seen)
+                }
+                Kind::Stream | Kind::Exchange | Kind::Burst => {
+                    self.flows(job, &mut account.counters, &mut account.own_bps)
+                }
+                // A scenario is refused whose command is missing.
+                Kind::Command => Ok(Vec::new()),
+            };
+        };
+        let mut seen = Vec::new();
+        for number in 0..job.transfers {
+            if job.position(number) == Some(0) {
+                account.counters = Some(self.counters()?);
+            }
+            seen.push(self.by_command(job, program, number)?);
+        }
+        account.own_bps = counted(job, &seen).filter_map(goodput).collect();
+        Ok(seen)
+    }
+
+    /// With an external program, the time that the wire shows.
+    fn on_the_wire(
+        &self,
+        job: &Job<'_>,
+        transfer: Transfer,
+        captures: &[PathBuf],
+    ) -> Result<Transfer, BenchError> {
+        if !job.is_timed_on_the_wire() {
+            return Ok(transfer);
+        }
+        let document = self.explain(captures, false)?;
+        Ok(wire::timed(transfer, &document))
+    }
+
+    fn watch(&mut self, job: &Job<'_>) -> Result<Watch, BenchError> {
+        let mut taps = Vec::new();
+        for (place, suffix) in self.tapped(job) {
+            let (tap, file) = self.tap_at(place, &format!("{}{suffix}", job.name))?;
+            taps.push((tap, file, place));
+        }
+        let interval = self.scenario.experiment.series_interval();
+        let upwards = job.workload.direction() != Flow::Down;
+        // The link's own account begins anew, and speaks of this block only.
+        self.read_link()?;
+        let sampler = match interval {
+            None => None,
+            Some(interval) => {
+                self.link
+                    .tell(&format!("sample {}", interval.as_secs_f64()))?;
+                let sender = self.sender(job.route, upwards);
+                let namespace = &self.topology.node(sender).namespace;
+                Some(Sampler::start(namespace, interval).map_err(BenchError::Sampler)?)
+            }
+        };
+        Ok(Watch {
+            taps,
+            sampler,
+            interval,
+            upwards,
+        })
+    }
+
+    /// Whose packets are kept in a block, and what is added to their files' names.
+    fn tapped(&self, job: &Job<'_>) -> Vec<(Place, String)> {
+        let client = (Place::Client, String::new());
+        match self.scenario.experiment.capture {
+            Capture::None if job.is_timed_on_the_wire() => vec![client],
+            Capture::None => Vec::new(),
+            Capture::Client => vec![client],
+            Capture::All => {
+                let others = self
+                    .topology
+                    .nodes()
+                    .filter(|(place, _)| !matches!(place, Place::Client | Place::Hop(_)));
+                let named = others.map(|(place, node)| (place, format!("-at-{}", node.name)));
+                std::iter::once(client).chain(named).collect()
+            }
+        }
+    }
+
+    /// The host whose TCP sends the payload across the WAN.
+    fn sender(&self, route: &[String], upwards: bool) -> Place {
+        let hops = self.plan.route(route);
+        let site = |index: &usize| self.plan.hops[*index].site;
+        let near = hops
+            .iter()
+            .rev()
+            .find(|hop| site(hop) == scenario::Site::Near);
+        let far = hops.iter().find(|hop| site(hop) == scenario::Site::Far);
+        match (upwards, near, far) {
+            (true, Some(near), _) => Place::Hop(*near),
+            (true, None, _) => Place::Client,
+            (false, _, Some(far)) => Place::Hop(*far),
+            (false, _, None) => Place::Origin,
+        }
+    }
+
+    fn end_watch(
+        &mut self,
+        watch: Watch,
+    ) -> Result<(Observation, Vec<PathBuf>, Vec<String>), BenchError> {
+        let snapshots = match watch.sampler {
+            Some(sampler) => sampler.stop().map_err(BenchError::Sampler)?,
+            None => Vec::new(),
+        };
+        if watch.interval.is_some() {
+            self.link.tell("sample off")?;
+        }
+        let (queue, interval) = self.read_link()?;
+        let problems = self.problems_of(&interval);
+        let mut captures = Vec::new();
+        for (tap, file, place) in watch.taps {
+            tap.stop().map_err(|source| BenchError::Capture {
+                host: self.topology.node(place).name.clone(),
+                source,
+            })?;
+            if place == Place::Client {
+                captures.push(file);
+            }
+        }
+        let observation = Observation {
+            interval_s: watch
+                .interval
+                .map_or(0.0, |interval| interval.as_secs_f64()),
+            snapshots,
+            queue,
+            upwards: watch.upwards,
+        };
+        Ok((observation, captures, problems))
+    }
+
+    /// The link's account since it was last read, and the samples that it sent meanwhile.
+    fn read_link(&mut self) -> Result<(Vec<QueueSample>, Interval), BenchError> {
+        let mut queue = Vec::new();
+        self.link.tell("read")?;
+        let interval = self.link.wait_for("its account", READY, |line| {
+            queue.extend(queue_sample(line));
+            if line["event"] != "interval" {
+                return None;
+            }
+            serde_json::from_value(line.clone()).ok()
+        })?;
+        Ok((queue, interval))
+    }
+
+    /// Why nothing counts that was measured in this interval.
+    fn problems_of(&self, interval: &Interval) -> Vec<String> {
+        let path = &self.scenario.path;
+        let mut allowed = path.rtt.get().mul_f64(LATENESS_SHARE).max(LATENESS_GRAIN);
+        if path.bottleneck_rate().bits_per_s() > FAST || self.unpunctual.is_some() {
+            allowed = allowed.max(LATENESS_LOOSE);
+        }
+        let mut problems = Vec::new();
+        let p99 = interval.counters.lateness.p99_s;
+        if p99 > allowed.as_secs_f64() {
+            problems.push(format!(
+                "the link was late: one of a hundred packets by more than {:.1} ms, allowed are {}",
+                p99 * 1e3,
+                format_span(allowed)
+            ));
+        }
+        let gone = interval.counters.unreadable + interval.counters.undeliverable;
+        if gone > 0 {
+            problems.push(format!("{gone} packets were lost by the link itself"));
+        }
+        problems
+    }
+
+    /// The counters of every host's kernel now.
+    pub(super) fn counters(&self) -> Result<HostCounters, BenchError> {
+        let nodes = self.topology.nodes();
+        nodes
+            .map(|(_, node)| {
+                let counters = KernelCounters::of(&node.namespace)
+                    .map_err(|source| BenchError::Topology(TopologyError::Namespace(source)))?;
+                Ok((node.name.clone(), counters))
+            })
+            .collect()
+    }
+}
+
+/// Those of a job's transfers that count.
+fn counted<'a>(job: &Job<'_>, seen: &'a [Seen]) -> impl Iterator<Item = &'a Seen> {
+    let warm_up = usize::try_from(job.warm_up).unwrap_or(usize::MAX);
+    seen.iter().skip(warm_up)
+}
+
+/// Payload bits per second of a transfer that went well.
+fn goodput(seen: &Seen) -> Option<f64> {
+    let transfer = &seen.transfer;
+    let counts = transfer.failure.is_none() && transfer.seconds > 0.0;
+    counts.then(|| bits(transfer.bytes) / transfer.seconds)
+}
+
+fn queue_sample(line: &Value) -> Option<QueueSample> {
+    if line["event"] != "sample" {
+        return None;
+    }
+    Some(QueueSample {
+        at_unix_s: line["at_unix_s"].as_f64()?,
+        forward: line["forward"]["queue_bytes"].as_u64()?,
+        backward: line["backward"]["queue_bytes"].as_u64()?,
+    })
+}
+
+fn difference(before: &HostCounters, after: &HostCounters) -> BTreeMap<String, u64> {
+    let mut counted = BTreeMap::new();
+    for (host, after) in after {
+        if let Some(before) = before.get(host) {
+            let named = before
+                .until(after)
+                .map(|(name, count)| (format!("{host}: {name}"), count));
+            counted.extend(named);
+        }
+    }
+    counted
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// A transfer that has ended just now and took so long.
+    pub(super) fn until_now(transfer: Transfer) -> Self {
+        let to_s = sampler::unix_now_s();
+        Self {
+            from_s: to_s - transfer.seconds,
+            to_s,
+            transfer,
+        }
+    }
+}
+
+// === impl Trial ===
+
+impl Trial {
+    /// Adds the trial of a single transfer, whose place is `position`.
+    fn add(&mut self, one: Self, position: u32) {
+        let place = usize::try_from(position).unwrap_or(usize::MAX);
+        self.transfers
+            .extend(one.transfers.into_iter().map(|transfer| Transfer {
+                position: place,
+                ..transfer
+            }));
+        self.series.extend(one.series);
+        self.captures.extend(one.captures);
+        self.captured += one.captured;
+        for (name, count) in one.counters {
+            *self.counters.entry(name).or_default() += count;
+        }
+        self.readings.extend(one.readings);
+        self.link_problems.extend(one.link_problems);
+    }
+}

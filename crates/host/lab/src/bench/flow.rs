@@ -1,0 +1,289 @@
+//! Streams, exchanges and bursts: `longhaul flow` at both ends, measured at the receiver.
+
+use std::ffi::OsString;
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::time::Duration;
+
+use comparison::Transfer;
+use scenario::{Flow, Kind};
+use serde::Deserialize;
+use units::Span;
+
+use super::block::{HostCounters, Job, Seen};
+use super::command;
+use super::topology::{Place, Topology};
+use super::{Bench, BenchError, FLOW_PORT, READY, TRANSFER};
+use crate::worker::Worker;
+
+/// What of `longhaul flow client --json` is of interest here (`record::flow`).
+#[derive(Debug, Deserialize)]
+struct Document {
+    flows: Vec<Connection>,
+    totals: Totals,
+}
+
+#[derive(Debug, Deserialize)]
+struct Connection {
+    transfers: Vec<Stream>,
+    exchanges: Option<Exchanges>,
+    goodput_bps: Option<f64>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Stream {
+    bytes: u64,
+    seconds: f64,
+    receiver_s: f64,
+    /// Receiver's clock: seconds since the first byte, and bytes until then.
+    progress: Vec<(f64, u64)>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Exchanges {
+    samples_s: Vec<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Totals {
+    bytes: u64,
+    seconds: f64,
+    data_ok: bool,
+}
+
+/// A server of flows at `place`.
+pub(super) fn start_server(
+    place: Place,
+    binary: &Path,
+    topology: &Topology,
+    logs: &Path,
+) -> Result<Worker, BenchError> {
+    let mut command = topology
+        .command(place, binary, None)
+        .map_err(BenchError::Topology)?;
+    let listen = SocketAddrV4::new(topology.address(place), FLOW_PORT);
+    command.args(["flow", "server", &listen.to_string(), "--json"]);
+    let name = format!("flow-server-{}", topology.node(place).name);
+    let mut server = Worker::start(&name, command, &(), logs)?;
+    server.wait_for("that it listens", READY, |line| {
+        (line["event"] == "ready").then_some(())
+    })?;
+    Ok(server)
+}
+
+impl Bench {
+    /// One transfer by `longhaul flow`, and payload bits per second of each of its flows.
+    pub(super) fn by_flow(&mut self, job: &Job<'_>) -> Result<(Seen, Vec<f64>), BenchError> {
+        let mut client = self.client_command(&self.binary, job.route)?;
+        let server = SocketAddrV4::new(self.entry_of(job.route), FLOW_PORT);
+        client.args(["flow", "client", &server.to_string(), "--json"]);
+        client.args(load(job));
+        client.args(["--seed", &self.seed.to_string()]);
+        let fail = |source| BenchError::Command {
+            command: "longhaul flow client".to_owned(),
+            source,
+        };
+        let results = self.logs.join("flow-client.json");
+        let files = command::Files {
+            results: Some(&results),
+            log: &self.logs.join("flow-client.log"),
+        };
+        let lasting = job.workload.duration.map_or(Duration::ZERO, Span::get);
+        let limit = TRANSFER + lasting;
+        let mut watch = || self.expect_all_alive();
+        let ended = command::run(client, &files, limit, &mut watch).map_err(fail)??;
+        let text = std::fs::read(&results).map_err(fail)?;
+        let mut seen = Seen::until_now(Transfer {
+            seconds: ended.seconds,
+            ..Transfer::default()
+        });
+        let document = match (ended.failure, serde_json::from_slice::<Document>(&text)) {
+            (None, Ok(document)) => document,
+            (failure, _) => {
+                self.expect_all_alive()?;
+                let silent = "`longhaul flow client` printed no document".to_owned();
+                seen.transfer.failure = Some(failure.unwrap_or(silent));
+                return Ok((seen, Vec::new()));
+            }
+        };
+        seen = Seen::until_now(document.transfer(job.workload.kind, !lasting.is_zero()));
+        let rates = document.flows.iter().filter_map(|flow| flow.goodput_bps);
+        Ok((seen, rates.collect()))
+    }
+
+    /// The flows of a job, one transfer after the other.
+    pub(super) fn flows(
+        &mut self,
+        job: &Job<'_>,
+        counters: &mut Option<HostCounters>,
+        own_bps: &mut Vec<f64>,
+    ) -> Result<Vec<Seen>, BenchError> {
+        let mut all = Vec::new();
+        for number in 0..job.transfers {
+            if job.position(number) == Some(0) {
+                *counters = Some(self.counters()?);
+            }
+            let (seen, rates) = self.by_flow(job)?;
+            if job.position(number).is_some() {
+                own_bps.extend(rates);
+            }
+            all.push(seen);
+        }
+        Ok(all)
+    }
+}
+
+/// What to carry, in `longhaul flow client`'s words.
+fn load(job: &Job<'_>) -> Vec<OsString> {
+    let workload = job.workload;
+    let mut words: Vec<String> = Vec::new();
+    let mut say = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
+    match workload.kind {
+        Kind::Exchange => {
+            let (request, response) = (workload.request(), workload.response());
+            say(
+                "--exchange",
+                format!("{}B:{}B", request.get(), response.get()),
+            );
+            say("--count", workload.count().to_string());
+        }
+        Kind::Burst => {
+            let bytes = workload.bytes.unwrap_or_default();
+            say("--burst", format!("{}B", bytes.get()));
+            say("--count", workload.count().to_string());
+            if let Some(idle) = workload.idle {
+                say("--idle", idle.to_string());
+            }
+        }
+        _ => {
+            if let Some(duration) = workload.duration {
+                say("--duration", duration.to_string());
+            } else if let Some(bytes) = workload.bytes {
+                say("--bytes", format!("{}B", bytes.get()));
+            } else {
+                let sizes: Vec<String> = workload
+                    .sizes
+                    .iter()
+                    .map(|size| format!("{}B", size.get()))
+                    .collect();
+                say("--sizes", sizes.join(","));
+            }
+        }
+    }
+    if workload.kind != Kind::Exchange {
+        let way = match workload.direction() {
+            Flow::Up => "up",
+            Flow::Down => "down",
+            Flow::Both => "both",
+        };
+        say("--direction", way.to_owned());
+    }
+    say("--parallel", job.parallel().to_string());
+    if let Some(pause) = workload.read_pause {
+        say(
+            "--read-pause",
+            format!("{}B:{}", pause.after.get(), pause.r#for),
+        );
+    }
+    // Several sizes of one transfer share their connection.
+    if !workload.sizes.is_empty() && workload.bytes.is_none() {
+        words.push("--reuse".to_owned());
+    }
+    words.into_iter().map(OsString::from).collect()
+}
+
+// === impl Document ===
+
+impl Document {
+    fn transfer(&self, kind: Kind, lasts: bool) -> Transfer {
+        let failed = self.flows.iter().find_map(|flow| flow.error.clone());
+        let wrong = (!self.totals.data_ok)
+            .then(|| "the receiver got other bytes than were sent".to_owned());
+        let streams = || self.flows.iter().flat_map(|flow| &flow.transfers);
+        let longest = |seconds: f64, other: f64| seconds.max(other);
+        let seconds = match kind {
+            // Idle time does not count: of each connection the bursts' own, and of several the slowest.
+            Kind::Burst => {
+                let of = |flow: &Connection| flow.transfers.iter().map(|one| one.seconds).sum();
+                self.flows.iter().map(of).fold(0.0, longest)
+            }
+            Kind::Exchange => {
+                let exchanges = self.flows.iter().filter_map(|flow| flow.exchanges.as_ref());
+                let of = |exchanges: &Exchanges| exchanges.samples_s.iter().sum();
+                exchanges.map(of).fold(0.0, longest)
+            }
+            _ if lasts => streams().map(|one| one.receiver_s).fold(0.0, longest),
+            _ => self.totals.seconds,
+        };
+        let steady: Vec<f64> = streams().filter_map(Stream::steady_bps).collect();
+        let is_stream = kind == Kind::Stream;
+        Transfer {
+            position: 0,
+            seconds,
+            bytes: self.totals.bytes,
+            steady_bps: (is_stream && !steady.is_empty()).then(|| steady.iter().sum()),
+            failure: failed.or(wrong),
+        }
+    }
+}
+
+// === impl Stream ===
+
+impl Stream {
+    /// Payload bits per second over the last half of the time.
+    fn steady_bps(&self) -> Option<f64> {
+        let half = self.receiver_s / 2.0;
+        let before = self.progress.iter().rev().find(|(at, _)| *at <= half)?;
+        let last = self.progress.last()?;
+        let (end_s, end) = if last.1 >= self.bytes {
+            *last
+        } else {
+            (self.receiver_s, self.bytes)
+        };
+        let seconds = end_s - before.0;
+        let bytes = end.checked_sub(before.1)?;
+        (seconds > 0.0).then(|| super::series::bits(bytes) / seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(kind: Kind, lasts: bool) -> Transfer {
+        let text = r#"{
+            "flows": [
+                { "transfers": [
+                    { "bytes": 4000, "seconds": 1.5, "receiver_s": 1.0,
+                      "progress": [[0.25, 1000], [0.5, 1500], [0.75, 2500], [1.0, 4000]] } ],
+                  "exchanges": { "samples_s": [0.25, 0.5] },
+                  "goodput_bps": 1.0, "error": null },
+                { "transfers": [
+                    { "bytes": 8, "seconds": 1.0, "receiver_s": 2.0, "progress": [] },
+                    { "bytes": 8, "seconds": 1.0, "receiver_s": 2.0, "progress": [] } ],
+                  "exchanges": null, "goodput_bps": null, "error": null } ],
+            "totals": { "bytes": 4016, "seconds": 3.0, "data_ok": true }
+        }"#;
+        let document: Document = serde_json::from_str(text).unwrap();
+        document.transfer(kind, lasts)
+    }
+
+    #[test]
+    fn each_kind_has_its_own_clock() {
+        let seconds = |kind, lasts| document(kind, lasts).seconds;
+        assert!((seconds(Kind::Stream, false) - 3.0).abs() < 1e-9);
+        assert!((seconds(Kind::Stream, true) - 2.0).abs() < 1e-9);
+        assert!((seconds(Kind::Burst, false) - 2.0).abs() < 1e-9);
+        assert!((seconds(Kind::Exchange, false) - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_last_half_is_the_steady_one() {
+        let transfer = document(Kind::Stream, true);
+        assert_eq!((transfer.bytes, transfer.failure), (4_016, None));
+        // 2500 bytes in the last half second.
+        let steady = transfer.steady_bps.unwrap();
+        assert!((steady - 40_000.0).abs() < 1e-6, "{steady}");
+    }
+}

@@ -1,0 +1,322 @@
+//! Objects of the S3 store: moved by our own client, or by another program, and proved by their digest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use comparison::{SplitMix64, Transfer};
+use scenario::{Kind, Tls, Workload};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use units::{Bytes, Span};
+
+use super::block::{HostCounters, Job, Seen};
+use super::command::{self, Placeholders};
+use super::stores::{CERTIFICATE, NEAR_STORE_PORT};
+use super::{
+    A_TRANSFER, ACCESS_KEY, BUCKET, Bench, BenchError, READY, SECRET_KEY, STORED, TRANSFER,
+    topology,
+};
+use crate::worker::{Worker, WorkerError};
+
+/// What the built-in client says about a transfer.
+#[derive(Deserialize)]
+struct Moved {
+    objects: Vec<MovedObject>,
+    seconds: f64,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct MovedObject {
+    key: String,
+    bytes: u64,
+    sha256: String,
+}
+
+/// An object as a file, for commands that upload files.
+struct Object {
+    path: PathBuf,
+    name: String,
+    sha256: String,
+}
+
+impl Bench {
+    /// Transfers by the built-in client, one after the other. What is written is proved by the digest of
+    /// what the origin stored; what is read, by the client, which knows the content beforehand.
+    pub(super) fn objects(
+        &mut self,
+        job: &Job<'_>,
+        counters: &mut Option<HostCounters>,
+    ) -> Result<Vec<Seen>, BenchError> {
+        let mut command = self.client_command(&self.binary, job.route)?;
+        command.args(["lab", "worker", "client"]);
+        let config = self.series(job);
+        let mut client = Worker::start("client", command, &config, &self.logs)?;
+        let mut seen = Vec::new();
+        for number in 0..job.transfers {
+            if job.position(number) == Some(0) {
+                *counters = Some(self.counters()?);
+            }
+            let moved = |line: &Value| serde_json::from_value::<Moved>(line.clone()).ok();
+            let moved =
+                client.wait_watching(A_TRANSFER, TRANSFER, moved, || self.expect_all_alive())?;
+            let mut one = Seen::until_now(Transfer {
+                seconds: moved.seconds,
+                ..Transfer::default()
+            });
+            one.transfer.failure = match moved.error {
+                Some(error) => {
+                    self.expect_all_alive()?;
+                    Some(error)
+                }
+                None if job.workload.kind == Kind::Download => None,
+                None => self.difference_to_sent(&moved.objects)?,
+            };
+            if one.transfer.failure.is_none() {
+                one.transfer.bytes = moved.objects.iter().map(|object| object.bytes).sum();
+            }
+            seen.push(one);
+        }
+        Ok(seen)
+    }
+
+    /// What the built-in client is told.
+    fn series(&self, job: &Job<'_>) -> Value {
+        let workload = job.workload;
+        let verb = match workload.kind {
+            Kind::Download => json!("get"),
+            Kind::Replicate => json!({ "copy": { "endpoint": self.near_store() } }),
+            Kind::Upload | Kind::Stream | Kind::Exchange | Kind::Burst | Kind::Command => {
+                json!("put")
+            }
+        };
+        let pause = workload.read_pause.map(
+            |pause| json!({ "after": pause.after.get(), "for-s": pause.r#for.get().as_secs_f64() }),
+        );
+        let tls = job.tls().map(|version| {
+            let version = match version {
+                Tls::V1_2 => "1.2",
+                Tls::V1_3 => "1.3",
+            };
+            json!({ "certificate": self.certificate, "version": version })
+        });
+        json!({
+            "endpoint": self.endpoint(job),
+            "bucket": BUCKET,
+            "key-prefix": job.name,
+            "credentials": { "access-key": ACCESS_KEY, "secret-key": SECRET_KEY },
+            "verb": verb,
+            "sizes": sizes(workload),
+            "parallel": job.parallel(),
+            "part": workload.part.map(Bytes::get),
+            "read-pause": pause,
+            "tls": tls,
+            "first-index": 0,
+            "transfers": job.transfers,
+            "seed": self.seed,
+            "reuse": job.arm.reuse,
+            "timeout-s": TRANSFER.as_secs_f64(),
+        })
+    }
+
+    /// One transfer by an external program.
+    pub(super) fn by_command(
+        &mut self,
+        job: &Job<'_>,
+        program: &str,
+        number: u32,
+    ) -> Result<Seen, BenchError> {
+        let bytes = job.workload.bytes.unwrap_or_default();
+        let uploads = job.workload.kind == Kind::Upload;
+        let mut object = self.object_file(&format!("{}-{number}", job.name));
+        match job.workload.kind {
+            Kind::Upload => self.fill(&mut object, bytes)?,
+            // As crate `store` calls what its origin has from the start.
+            Kind::Download => object.name = format!("made/{}", bytes.get()),
+            Kind::Stream | Kind::Exchange | Kind::Burst | Kind::Replicate | Kind::Command => {}
+        }
+        let url = self.endpoint(job);
+        let placeholders = Placeholders::new([
+            ("file", object.path.display().to_string()),
+            ("size", bytes.get().to_string()),
+            ("bucket", BUCKET.to_owned()),
+            ("key", object.name.clone()),
+            ("address", self.entry_of(job.route).to_string()),
+            ("port", self.port(job).to_string()),
+            ("url", url.clone()),
+        ]);
+        let line = placeholders.fill(program);
+        let mut shell = self.client_command("/bin/sh", job.route)?;
+        shell.args(["-c", &line]);
+        command::give_credentials(&mut shell, ACCESS_KEY, SECRET_KEY, &url);
+        if job.tls().is_some() {
+            let certificate = self.out.join(CERTIFICATE);
+            shell.env("AWS_CA_BUNDLE", &certificate);
+            shell.env("SSL_CERT_FILE", &certificate);
+        }
+        let fail = |source| BenchError::Command {
+            command: line.clone(),
+            source,
+        };
+        // What an earlier command left at the origin must not be taken for this one's.
+        while self.origin.take(stored_digest).is_some() {}
+        let files = command::Files {
+            results: None,
+            log: &self.logs.join("client-command.log"),
+        };
+        let limit = TRANSFER + job.workload.duration.map_or(Duration::ZERO, Span::get);
+        let mut watch = || self.expect_all_alive();
+        let ended = command::run(shell, &files, limit, &mut watch).map_err(fail)??;
+        let mut seen = Seen::until_now(Transfer {
+            seconds: ended.seconds,
+            ..Transfer::default()
+        });
+        seen.transfer.failure = match (ended.failure, job.workload.kind) {
+            (Some(failure), _) => {
+                self.expect_all_alive()?;
+                Some(failure)
+            }
+            (None, Kind::Upload) => self.difference_to_only_stored(&object.sha256)?,
+            (None, Kind::Download) => difference_in_length(&object.path, bytes),
+            (None, _) => None,
+        };
+        if seen.transfer.failure.is_none() {
+            seen.transfer.bytes = bytes.get();
+        }
+        if object.path.exists() || uploads {
+            fs::remove_file(&object.path).map_err(fail)?;
+        }
+        Ok(seen)
+    }
+
+    /// Waits for the origin's own report of every object that a client sent, and compares digests.
+    fn difference_to_sent(&mut self, sent: &[MovedObject]) -> Result<Option<String>, BenchError> {
+        let mut missing: BTreeMap<&str, &str> = sent
+            .iter()
+            .map(|object| (object.key.as_str(), object.sha256.as_str()))
+            .collect();
+        let mut wrong = None;
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        // Events leave the origin before its responses do: they are here, or nearly so, in any order.
+        self.origin.wait_for("what it stored", READY, |line| {
+            let stored = stored_digest(line)?;
+            let sent = missing.remove(line["key"].as_str()?)?;
+            wrong = wrong.take().or_else(|| difference(sent, &stored));
+            missing.is_empty().then_some(())
+        })?;
+        Ok(wrong)
+    }
+
+    /// Compares the digest of what a command stored; it chooses its keys itself, so that order must tell.
+    fn difference_to_only_stored(&mut self, sent: &str) -> Result<Option<String>, BenchError> {
+        let stored = match self
+            .origin
+            .wait_for("what it stored", STORED, stored_digest)
+        {
+            Ok(stored) => stored,
+            Err(WorkerError::Silent { .. }) => {
+                let why = "the client command ended with success, but the origin stored nothing";
+                return Ok(Some(why.to_owned()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if self.origin.take(stored_digest).is_some() {
+            let why = "the client command stored more than one object; let it upload {file} once";
+            return Ok(Some(why.to_owned()));
+        }
+        Ok(difference(sent, &stored))
+    }
+
+    fn object_file(&self, name: &str) -> Object {
+        Object {
+            path: self.out.join("objects").join(format!("{name}.data")),
+            name: name.to_owned(),
+            sha256: String::new(),
+        }
+    }
+
+    /// Pseudo-random content, as a file for commands that upload files.
+    fn fill(&self, object: &mut Object, bytes: Bytes) -> Result<(), BenchError> {
+        let length = usize::try_from(bytes.get()).unwrap_or(usize::MAX);
+        let mut content = vec![0; length];
+        // Another seed for every object, so that no two have the same digest.
+        let index = object.name.bytes().fold(self.seed, |sum, byte| {
+            sum.wrapping_mul(0x0100_0000_01b3)
+                .wrapping_add(u64::from(byte))
+        });
+        SplitMix64::new(index).fill(&mut content);
+        object.sha256 = sha256_hex(&content);
+        fs::write(&object.path, &content).map_err(|source| BenchError::Object {
+            path: object.path.clone(),
+            source,
+        })
+    }
+
+    /// The endpoint's port for a job.
+    fn port(&self, job: &Job<'_>) -> u16 {
+        let origin = &self.scenario.origin;
+        match job.tls() {
+            Some(_) => origin.tls_port(),
+            None => origin.port,
+        }
+    }
+
+    fn endpoint(&self, job: &Job<'_>) -> String {
+        let scheme = if job.tls().is_some() { "https" } else { "http" };
+        format!(
+            "{scheme}://{}:{}",
+            self.scenario.origin.name,
+            self.port(job)
+        )
+    }
+
+    /// The store beside the client, from which objects are replicated.
+    fn near_store(&self) -> String {
+        format!("http://{}:{NEAR_STORE_PORT}", topology::CLIENT)
+    }
+}
+
+/// Sizes of the objects of one transfer, which go one after the other.
+pub(super) fn sizes(workload: &Workload) -> Vec<u64> {
+    let count = usize::try_from(workload.count()).unwrap_or(usize::MAX);
+    let single = workload.bytes.into_iter();
+    let repeated = single.flat_map(|bytes| std::iter::repeat_n(bytes, count));
+    let sizes = repeated.chain(workload.sizes.iter().copied());
+    sizes.map(Bytes::get).collect()
+}
+
+fn difference_in_length(path: &Path, bytes: Bytes) -> Option<String> {
+    let length = fs::metadata(path).map(|file| file.len());
+    match length {
+        Ok(length) if length == bytes.get() => None,
+        Ok(length) => Some(format!("the command wrote {length} bytes, not {bytes}")),
+        Err(error) => Some(format!("the command left no file: {error}")),
+    }
+}
+
+/// The digest in an origin's report of an object.
+fn stored_digest(line: &Value) -> Option<String> {
+    line["sha256"].as_str().map(str::to_owned)
+}
+
+fn difference(sent: &str, stored: &str) -> Option<String> {
+    (stored != sent).then(|| {
+        format!("the origin stored other bytes than were sent: SHA-256 {stored}, not {sent}")
+    })
+}
+
+fn sha256_hex(content: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(content)
+        .iter()
+        .fold(String::with_capacity(64), |mut text, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}

@@ -1,0 +1,120 @@
+//! The stores of a bench: the origin, and the one beside the client from which objects are replicated.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+
+use scenario::{Kind, Scenario};
+use serde_json::json;
+
+use super::objects::sizes;
+use super::topology::{self, Place, Topology};
+use super::{ACCESS_KEY, BUCKET, BenchError, READY, SECRET_KEY};
+use crate::worker::Worker;
+
+/// Where the store beside the client listens.
+pub(super) const NEAR_STORE_PORT: u16 = 8_333;
+/// The origin's certificate among the results, for clients and relays that speak TLS.
+pub(super) const CERTIFICATE: &str = "origin.pem";
+/// Its key, for relays that stand in for it.
+const KEY: &str = "origin-key.pem";
+
+/// A store, and the certificate that it shows where it speaks TLS.
+pub(super) struct Store {
+    pub(super) process: Worker,
+    pub(super) certificate: Option<String>,
+}
+
+/// The origin, with every object that some workload reads from it.
+pub(super) fn start_origin(
+    scenario: &Scenario,
+    seed: u64,
+    binary: &Path,
+    topology: &Topology,
+    (out, logs): (&Path, &Path),
+) -> Result<Store, BenchError> {
+    let with_tls = scenario
+        .workloads
+        .iter()
+        .any(|workload| workload.tls.is_some())
+        || scenario.arms.iter().any(|arm| arm.tls.is_some());
+    let tls = with_tls.then(|| {
+        let listen = SocketAddrV4::new(topology::ORIGIN, scenario.origin.tls_port());
+        json!({ "listen": listen, "name": scenario.origin.name })
+    });
+    let listen = SocketAddrV4::new(topology::ORIGIN, scenario.origin.port);
+    let command = topology.command(Place::Origin, binary, None);
+    let made = made(scenario, Kind::Download);
+    let store = start("origin", command, listen, tls, (seed, &made), logs)?;
+    if let Some((certificate, key)) = &store.1 {
+        for (name, text) in [(CERTIFICATE, certificate), (KEY, key)] {
+            let path = out.join(name);
+            fs::write(&path, text).map_err(|source| BenchError::Object { path, source })?;
+        }
+    }
+    Ok(Store {
+        process: store.0,
+        certificate: store.1.map(|(certificate, _)| certificate),
+    })
+}
+
+/// The store beside the client, where a workload needs one.
+pub(super) fn start_near_store(
+    scenario: &Scenario,
+    seed: u64,
+    binary: &Path,
+    topology: &Topology,
+    logs: &Path,
+) -> Result<Option<Worker>, BenchError> {
+    let made = made(scenario, Kind::Replicate);
+    if made.is_empty() {
+        return Ok(None);
+    }
+    let listen = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, NEAR_STORE_PORT);
+    let command = topology.command(Place::Client, binary, None);
+    let store = start("near-store", command, listen, None, (seed, &made), logs)?;
+    Ok(Some(store.0))
+}
+
+/// Sizes of the objects that workloads of this kind read.
+fn made(scenario: &Scenario, kind: Kind) -> Vec<u64> {
+    let of_kind = scenario
+        .workloads
+        .iter()
+        .filter(|workload| workload.kind == kind);
+    let mut sizes: Vec<u64> = of_kind.flat_map(sizes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// A certificate and its key, as PEM.
+type Identity = (String, String);
+
+fn start(
+    name: &str,
+    command: Result<std::process::Command, super::TopologyError>,
+    listen: SocketAddrV4,
+    tls: Option<serde_json::Value>,
+    (seed, made): (u64, &[u64]),
+    logs: &Path,
+) -> Result<(Worker, Option<Identity>), BenchError> {
+    let mut command = command.map_err(BenchError::Topology)?;
+    command.args(["lab", "worker", "origin"]);
+    let config = json!({
+        "listen": listen,
+        "credentials": { "access-key": ACCESS_KEY, "secret-key": SECRET_KEY },
+        "bucket": BUCKET,
+        "tls": tls,
+        "seed": seed,
+        "made": made,
+    });
+    let mut process = Worker::start(name, command, &config, logs)?;
+    let identity = process.wait_for("that it listens", READY, |line| {
+        (line["event"] == "listening").then(|| {
+            let text = |field: &str| line[field].as_str().map(str::to_owned);
+            text("certificate").zip(text("key"))
+        })
+    })?;
+    Ok((process, identity))
+}
