@@ -306,7 +306,7 @@ fn blocks_of(scenario: &Scenario) -> u32 {
 #[expect(clippy::cast_precision_loss, reason = "bits per second far below 2^52")]
 fn as_asked(scenario: &Scenario) -> PathCheck {
     let rtt = scenario.path.rtt.get().as_secs_f64();
-    let rate = scenario.path.rate.bits_per_s() as f64;
+    let rate = scenario.path.bottleneck_rate().bits_per_s() as f64;
     PathCheck {
         rtt_asked_s: rtt,
         rtt_achieved_s: Some(rtt),
@@ -335,7 +335,7 @@ fn hot_window(relay: &Relay, path: &scenario::Path) -> Bytes {
     if !relay.knows_path_rate {
         return Bytes::mib(2);
     }
-    let product = path.rate.checked_mul(path.rtt.get());
+    let product = path.bottleneck_rate().checked_mul(path.rtt.get());
     product.map_or(Bytes::mib(2), |product| {
         product.clamp(Bytes::kib(64), Bytes::mib(3))
     })

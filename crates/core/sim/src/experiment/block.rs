@@ -50,7 +50,9 @@ impl Stage<'_> {
         if !self.captured.is_empty() {
             world.record();
         }
-        let wan = world.add_path(&self.wan(seed)).map_err(fail)?;
+        let wan = world
+            .add_path(&self.scenario.path.spec(seed))
+            .map_err(fail)?;
         let lan = PathSpec::symmetric(LAN_RTT, None, Bytes::mib(1), LossSpec::None, seed);
         let lan = world.add_path(&lan).map_err(fail)?;
         let mut block = Block {
@@ -73,21 +75,11 @@ impl Stage<'_> {
         Ok(block)
     }
 
-    fn wan(&self, seed: u64) -> PathSpec {
-        let path = &self.scenario.path;
-        let loss = if path.loss == units::LossRate::ZERO {
-            LossSpec::None
-        } else {
-            LossSpec::Bernoulli(path.loss)
-        };
-        PathSpec::symmetric(path.rtt.get(), Some(path.rate), path.queue, loss, seed)
-    }
-
     fn fill_pool(&self, arm: &Arm, relay: &Relay, pooled: usize, block: &mut Block) {
         let path = &self.scenario.path;
         if relay.knows_path_rate {
             for leg in &mut block.legs[pooled..] {
-                leg.near.1.pacing = Pacing::AtMost(payload_rate(path.rate));
+                leg.near.1.pacing = Pacing::AtMost(payload_rate(path.bottleneck_rate()));
             }
         }
         for _ in 0..relay.pool_min_idle.max(1) {
