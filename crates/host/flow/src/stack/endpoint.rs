@@ -166,7 +166,7 @@ impl Endpoint {
 
     pub(super) fn is_busy(&self) -> bool {
         let state = locked(&self.inside).connection.state();
-        !matches!(state, State::Closed | State::TimeWait | State::FinWait2)
+        !matches!(state, State::Closed | State::TimeWait)
     }
 
     /// Sends what the endpoint wants to send now.
@@ -247,6 +247,10 @@ impl Endpoint {
     ) -> io::Result<T> {
         let mut inside = locked(&self.inside);
         loop {
+            // What a late timer still owes goes first: sending now would make that lateness final.
+            if let Some(shared) = self.shared.upgrade() {
+                self.catch_up(&mut inside, shared.now());
+            }
             if let Some(answer) = ready(&mut inside) {
                 self.flush(&mut inside);
                 return answer;
