@@ -439,9 +439,28 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
+    /// Write what each host sees on the simulated wire, one pcapng file per arm, workload, block and host.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pcap: Option<PathBuf>,
+
+    /// Capture at this host only: `client`, `relay` or `origin`; may be repeated.
+    #[arg(long, value_name = "HOST", requires = "pcap")]
+    pub(crate) at: Vec<CapturePoint>,
+
     /// Print one JSON document (`longhaul schema lab` describes it).
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where the simulated wire is captured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum CapturePoint {
+    /// On the client's interface.
+    Client,
+    /// On both interfaces of the relay.
+    Relay,
+    /// On the origin's interface.
+    Origin,
 }
 
 /// Named TCP profiles: how a socket of a relay should behave, and why.

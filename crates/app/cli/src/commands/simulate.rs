@@ -1,26 +1,36 @@
 //! `longhaul simulate`: a lab scenario in virtual time, combinations of its factors side by side.
 
+use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use record::lab::Document;
-use scenario::Variant;
-use sim::SimulateError;
+use scenario::{HostName, Variant};
+use sim::{HostCapture, SimulateError};
 
-use crate::arguments::Simulate;
+use crate::arguments::{CapturePoint, Simulate};
 use crate::commands::lab;
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
 
+/// A played variant, and what its hosts saw.
+type Played = Result<(Document, Vec<HostCapture>), SimulateError>;
+
 pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
     let variants = lab::read(&arguments.scenario)?;
+    let hosts = arguments.pcap.as_ref().map(|_| points(&arguments.at));
+    let hosts = hosts.unwrap_or_default();
     let mut merged: Option<Document> = None;
-    for (variant, document) in variants.iter().zip(simulated(&variants, arguments.seed)) {
-        let document = document.usage(format!(
+    for (variant, played) in variants.iter().zip(simulated(&variants, arguments.seed, &hosts)) {
+        let (document, captures) = played.usage(format!(
             "the scenario `{}` can't be simulated",
             arguments.scenario.display()
         ))?;
+        if let Some(directory) = &arguments.pcap {
+            write(directory, &lab::combination(variant), &captures)?;
+        }
         match &mut merged {
             None => merged = Some(of_variant(variant, document)),
             Some(merged) => append(merged, of_variant(variant, document)),
@@ -49,7 +59,7 @@ pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
 
 /// Every variant's document, in the order of the variants, whichever thread has made it: a simulation
 /// shares nothing with another.
-fn simulated(variants: &[Variant], seed: Option<u64>) -> Vec<Result<Document, SimulateError>> {
+fn simulated(variants: &[Variant], seed: Option<u64>, hosts: &[HostName]) -> Vec<Played> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let documents = Mutex::new(Vec::new());
@@ -61,9 +71,13 @@ fn simulated(variants: &[Variant], seed: Option<u64>) -> Vec<Result<Document, Si
                     let Some(Variant { scenario, .. }) = variants.get(number) else {
                         return;
                     };
-                    let document = sim::run(scenario, seed.unwrap_or(scenario.seed));
+                    let seed = seed.unwrap_or(scenario.seed);
+                    let mut captures = Vec::new();
+                    let document = sim::run_captured(scenario, seed, hosts, &mut |capture| {
+                        captures.push(capture);
+                    });
                     let mut done = documents.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.push((number, document));
+                    done.push((number, document.map(|document| (document, captures))));
                 }
             });
         }
@@ -110,4 +124,44 @@ fn append(merged: &mut Document, mut more: Document) {
     merged.order.append(&mut more.order);
     merged.priming.append(&mut more.priming);
     merged.manifest.facts.append(&mut more.manifest.facts);
+}
+
+/// Without a wish, everywhere.
+fn points(asked: &[CapturePoint]) -> Vec<HostName> {
+    let every = [
+        CapturePoint::Client,
+        CapturePoint::Relay,
+        CapturePoint::Origin,
+    ];
+    let wanted = if asked.is_empty() { &every } else { asked };
+    wanted
+        .iter()
+        .map(|point| match point {
+            CapturePoint::Client => HostName::Client,
+            CapturePoint::Relay => HostName::Relay,
+            CapturePoint::Origin => HostName::Origin,
+        })
+        .collect()
+}
+
+/// One file for each capture; the combination of factors, where there is one, comes first in its name.
+fn write(directory: &Path, combination: &str, captures: &[HostCapture]) -> Result<(), Failure> {
+    fs::create_dir_all(directory)
+        .environment(format!("can't make the directory `{}`", directory.display()))?;
+    for capture in captures {
+        let mut name = format!(
+            "{}-{}-{}-{}.pcapng",
+            capture.arm,
+            capture.workload,
+            capture.block,
+            capture.host.as_str()
+        );
+        if !combination.is_empty() {
+            name = format!("{combination}-{name}");
+        }
+        let path = directory.join(name.replace([' ', '/'], "_"));
+        fs::write(&path, &capture.pcapng)
+            .environment(format!("can't write `{}`", path.display()))?;
+    }
+    Ok(())
 }
