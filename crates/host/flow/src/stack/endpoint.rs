@@ -388,6 +388,7 @@ impl Stream for Endpoint {
             Algorithm::HighSpeed => "highspeed",
             Algorithm::WestwoodPlus => "westwood+",
             Algorithm::Bbr => "bbr",
+            Algorithm::Bbr3 => "bbr3",
             Algorithm::Fixed => "none",
         };
         Some(name.to_owned())
