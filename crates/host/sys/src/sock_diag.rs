@@ -179,9 +179,10 @@ impl SockDiag {
 /// `struct nlmsghdr` and `struct inet_diag_req_v2`, asking for all TCP sockets of `family`.
 fn request(family: u8, sequence: u32) -> [u8; MESSAGE_HEADER + REQUEST] {
     const LENGTH: u32 = 72;
-    const { assert!(MESSAGE_HEADER + REQUEST == 72) };
+    // NLM_F_REQUEST and NLM_F_DUMP.
     const REQUEST_DUMP: u16 = 0x301;
     const TCP: u8 = 6;
+    const { assert!(MESSAGE_HEADER + REQUEST == 72) };
     let mut bytes = [0; MESSAGE_HEADER + REQUEST];
     bytes[0..4].copy_from_slice(&LENGTH.to_ne_bytes());
     bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());

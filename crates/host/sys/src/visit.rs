@@ -45,11 +45,10 @@ pub enum VisitError {
 /// The calling process stays inside, which is why it must have one thread (`setns(2)`) and do nothing
 /// else afterwards.
 pub fn run(process: u32, command: &mut Command) -> Result<ExitStatus, VisitError> {
-    let number =
-        libc::pid_t::try_from(process).map_err(|error| VisitError::Find {
-            process,
-            source: io::Error::new(io::ErrorKind::InvalidInput, error),
-        })?;
+    let number = libc::pid_t::try_from(process).map_err(|error| VisitError::Find {
+        process,
+        source: io::Error::new(io::ErrorKind::InvalidInput, error),
+    })?;
     // SAFETY: pidfd_open takes numbers only.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
     let descriptor = i32::try_from(opened).unwrap_or(-1);

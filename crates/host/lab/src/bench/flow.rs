@@ -156,7 +156,7 @@ fn load(job: &Job<'_>) -> Vec<OsString> {
                 say("--idle", idle.to_string());
             }
         }
-        _ => {
+        Kind::Stream | Kind::Upload | Kind::Download | Kind::Replicate | Kind::Command => {
             if let Some(duration) = workload.duration {
                 say("--duration", duration.to_string());
             } else if let Some(bytes) = workload.bytes {
@@ -213,8 +213,10 @@ impl Document {
                 let of = |exchanges: &Exchanges| exchanges.samples_s.iter().sum();
                 exchanges.map(of).fold(0.0, longest)
             }
-            _ if lasts => streams().map(|one| one.receiver_s).fold(0.0, longest),
-            _ => self.totals.seconds,
+            Kind::Stream if lasts => streams().map(|one| one.receiver_s).fold(0.0, longest),
+            Kind::Stream | Kind::Upload | Kind::Download | Kind::Replicate | Kind::Command => {
+                self.totals.seconds
+            }
         };
         let steady: Vec<f64> = streams().filter_map(Stream::steady_bps).collect();
         let is_stream = kind == Kind::Stream;

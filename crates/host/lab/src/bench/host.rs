@@ -203,10 +203,7 @@ impl Settings {
             serde_json::from_slice(&output.stdout).unwrap_or(serde_json::Value::Null);
         let metrics = &routes[0]["metrics"][0];
         for (setting, key, value) in &self.route {
-            let effective = match &metrics[key] {
-                serde_json::Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
+            let effective = super::plain(&metrics[key]);
             if effective != *value {
                 return Err(HostError::Route {
                     host,

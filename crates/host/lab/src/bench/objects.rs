@@ -88,7 +88,7 @@ impl Bench {
         let workload = job.workload;
         let verb = match workload.kind {
             Kind::Download => json!("get"),
-            Kind::Replicate => json!({ "copy": { "endpoint": self.near_store() } }),
+            Kind::Replicate => json!({ "copy": { "endpoint": near_store() } }),
             Kind::Upload | Kind::Stream | Kind::Exchange | Kind::Burst | Kind::Command => {
                 json!("put")
             }
@@ -274,11 +274,11 @@ impl Bench {
             self.port(job)
         )
     }
+}
 
-    /// The store beside the client, from which objects are replicated.
-    fn near_store(&self) -> String {
-        format!("http://{}:{NEAR_STORE_PORT}", topology::CLIENT)
-    }
+/// The store beside the client, from which objects are replicated.
+fn near_store() -> String {
+    format!("http://{}:{NEAR_STORE_PORT}", topology::CLIENT)
 }
 
 /// Sizes of the objects of one transfer, which go one after the other.

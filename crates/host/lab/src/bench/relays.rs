@@ -65,12 +65,11 @@ impl Bench {
         let name = self.plan.hops[index].relay.clone();
         let spec = self.scenario.relays.get(&name).cloned().unwrap_or_default();
         // From before the first SYN, so that everything about its connections is known.
-        let tap = match self.captures_relays() {
-            true => {
-                let file = format!("at-{}", self.worker_name(index));
-                Some(self.tap_at(Place::Hop(index), &file)?)
-            }
-            false => None,
+        let tap = if self.captures_relays() {
+            let file = format!("at-{}", self.worker_name(index));
+            Some(self.tap_at(Place::Hop(index), &file)?)
+        } else {
+            None
         };
         let mut relay = RunningRelay {
             processes: Vec::new(),

@@ -18,7 +18,7 @@ use crate::probe::{Depth, PathReading};
 /// The benches of a scenario, by arm.
 #[derive(Debug)]
 pub(crate) struct Benches {
-    benches: Vec<Bench>,
+    all: Vec<Bench>,
     /// The bench of each arm.
     of_arm: Vec<usize>,
     /// The route of each arm, and the relay that is not primed.
@@ -53,7 +53,7 @@ impl Benches {
             (arm.name.clone(), arm.relay.hops().to_vec(), unprimed)
         });
         Ok(Self {
-            benches,
+            all: benches,
             of_arm,
             routes: routes.collect(),
             binary: binary.to_owned(),
@@ -62,25 +62,25 @@ impl Benches {
 
     /// Names of all hosts, as `lab shell` takes them.
     pub(crate) fn hosts(&self) -> Vec<String> {
-        self.benches.iter().flat_map(Bench::hosts).collect()
+        self.all.iter().flat_map(Bench::hosts).collect()
     }
 
     /// An error with its last words where a process of the network has ended.
     pub(crate) fn expect_all_alive(&mut self) -> Result<(), BenchError> {
-        for bench in &mut self.benches {
+        for bench in &mut self.all {
             bench.expect_all_alive()?;
         }
         Ok(())
     }
 
     fn bench(&mut self, arm: usize) -> &mut Bench {
-        &mut self.benches[self.of_arm[arm]]
+        &mut self.all[self.of_arm[arm]]
     }
 }
 
 impl Apparatus for Benches {
     fn networks(&self) -> Vec<usize> {
-        (0..self.benches.len())
+        (0..self.all.len())
             .filter_map(|bench| self.of_arm.iter().position(|of_arm| *of_arm == bench))
             .collect()
     }
@@ -135,7 +135,7 @@ impl Apparatus for Benches {
 
     fn facts(&mut self) -> Result<BTreeMap<String, String>, BenchError> {
         let mut facts = BTreeMap::new();
-        for (number, bench) in self.benches.iter_mut().enumerate() {
+        for (number, bench) in self.all.iter_mut().enumerate() {
             for (name, value) in bench.facts()? {
                 let name = match number {
                     0 => name,
@@ -148,7 +148,7 @@ impl Apparatus for Benches {
     }
 
     fn unpunctual(&self) -> Option<&str> {
-        self.benches
+        self.all
             .iter()
             .find_map(|bench| bench.unpunctual.as_deref())
     }

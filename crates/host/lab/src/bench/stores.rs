@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
+use std::process::Command;
 
 use scenario::{Kind, Scenario};
 use serde_json::json;
@@ -43,9 +44,11 @@ pub(super) fn start_origin(
         json!({ "listen": listen, "name": scenario.origin.name })
     });
     let listen = SocketAddrV4::new(topology::ORIGIN, scenario.origin.port);
-    let command = topology.command(Place::Origin, binary, None);
+    let command = topology
+        .command(Place::Origin, binary, None)
+        .map_err(BenchError::Topology)?;
     let made = made(scenario, Kind::Download);
-    let store = start("origin", command, listen, tls, (seed, &made), logs)?;
+    let store = start("origin", command, listen, tls.as_ref(), (seed, &made), logs)?;
     if let Some((certificate, key)) = &store.1 {
         for (name, text) in [(CERTIFICATE, certificate), (KEY, key)] {
             let path = out.join(name);
@@ -71,7 +74,9 @@ pub(super) fn start_near_store(
         return Ok(None);
     }
     let listen = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, NEAR_STORE_PORT);
-    let command = topology.command(Place::Client, binary, None);
+    let command = topology
+        .command(Place::Client, binary, None)
+        .map_err(BenchError::Topology)?;
     let store = start("near-store", command, listen, None, (seed, &made), logs)?;
     Ok(Some(store.0))
 }
@@ -93,13 +98,12 @@ type Identity = (String, String);
 
 fn start(
     name: &str,
-    command: Result<std::process::Command, super::TopologyError>,
+    mut command: Command,
     listen: SocketAddrV4,
-    tls: Option<serde_json::Value>,
+    tls: Option<&serde_json::Value>,
     (seed, made): (u64, &[u64]),
     logs: &Path,
 ) -> Result<(Worker, Option<Identity>), BenchError> {
-    let mut command = command.map_err(BenchError::Topology)?;
     command.args(["lab", "worker", "origin"]);
     let config = json!({
         "listen": listen,
