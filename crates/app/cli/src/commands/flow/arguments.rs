@@ -146,7 +146,7 @@ pub(crate) struct Load {
 #[derive(Debug, Args)]
 pub(crate) struct Socket {
     /// Congestion control of whoever sends, as the kernel calls it; of our own TCP: newreno, cubic,
-    /// highspeed, westwood+, bbr or none.
+    /// highspeed, westwood+, bbr, bbr3 or none.
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion_control: Option<String>,
 

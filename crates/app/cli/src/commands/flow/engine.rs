@@ -92,13 +92,14 @@ fn algorithm(name: &str) -> Result<Algorithm, Failure> {
         "highspeed" => Algorithm::HighSpeed,
         "westwood+" | "westwood" => Algorithm::WestwoodPlus,
         "bbr" => Algorithm::Bbr,
+        "bbr3" => Algorithm::Bbr3,
         "none" => Algorithm::Fixed,
         other => {
             return Err(Failure::new(
                 Kind::Usage,
                 anyhow::anyhow!("our own TCP has no congestion control `{other}`"),
             )
-            .hint("newreno, cubic, highspeed, westwood+, bbr, none"));
+            .hint("newreno, cubic, highspeed, westwood+, bbr, bbr3, none"));
         }
     })
 }
