@@ -129,6 +129,9 @@ struct Train {
     count: u64,
     /// Packets sent at once in the beginning, so that the bottleneck has work while the sender sleeps.
     burst: u64,
+    /// Packets that may wait at the bottleneck: a sender that woke late must not catch up into a full
+    /// queue.
+    backlog: u64,
     /// At which the rest is sent, a little faster than the bottleneck.
     pace: Rate,
     /// Between two sendings.
@@ -165,6 +168,7 @@ impl Train {
         let per_mille = (1000 * queue / 4 / count).clamp(20, 100);
         let mut pace = Rate::bit_per_s(rate.bits_per_s() / 1000 * (1000 + per_mille));
         let mut burst = (queue / 2).clamp(2, count / 4);
+        let mut backlog = (queue - queue / 8).max(2);
         let mut policed_from = None;
         if let Some(bucket) = policed {
             // At twice the rate a bucket loses as much as passes: it is empty after twice its size.
@@ -173,6 +177,8 @@ impl Train {
             count = emptying + 2 * count;
             pace = Rate::bit_per_s(rate.bits_per_s() * 2);
             burst = 2;
+            // A policer has no queue; what waits behind it is not what is measured.
+            backlog = u64::MAX;
         }
         let time = |packets| {
             let bytes = Bytes::new(packets * IP_BYTES);
@@ -189,6 +195,7 @@ impl Train {
                 && spec.duplicate == LossRate::ZERO,
             count,
             burst,
+            backlog,
             pace,
             // The burst must last until the next packets come.
             tick: TICK.min(time(burst) / 2),
@@ -214,7 +221,11 @@ impl Train {
             / IP_BYTES;
         let due = self.count.min(self.burst + paced);
         while self.sent < due {
-            let packets = (due - self.sent).min(SUPERPACKET);
+            let room = self.backlog.saturating_sub(self.waiting(started.elapsed()));
+            let packets = (due - self.sent).min(SUPERPACKET).min(room);
+            if packets == 0 {
+                return Ok(());
+            }
             let segment = usize::from(self.segment);
             let numbered = (self.sent..self.sent + packets).zip(self.payload.chunks_mut(segment));
             let mut length = 0;
@@ -231,6 +242,13 @@ impl Train {
             self.note_sent(started.elapsed(), packets);
         }
         Ok(())
+    }
+
+    /// Packets at the bottleneck that is asked for, of which the first may have left in part.
+    fn waiting(&self, now: Duration) -> u64 {
+        let busy = self.busy_until.saturating_sub(now);
+        let bytes = self.rate.checked_mul(busy).unwrap_or_default().get();
+        bytes.div_ceil(IP_BYTES)
     }
 
     /// Follows the bottleneck that is asked for: did it ever wait for the sender?
