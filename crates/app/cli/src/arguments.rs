@@ -69,6 +69,7 @@ Examples:
   longhaul explain slow.pcap --html slow.html
   longhaul explain slow.pcap --fail-on critical && deploy
   longhaul explain --compare before.pcap after.pcap")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Explain {
     #[command(subcommand)]
     pub(crate) command: Option<ExplainCommand>,

@@ -208,10 +208,7 @@ fn five_shared_uploads_get_faster_on_one_connection() {
 
 #[test]
 fn a_trace_becomes_a_scenario_of_the_same_path_and_sizes() {
-    let Some(traces) = traces() else {
-        println!("not run: no field data");
-        return;
-    };
+    let Some(traces) = traces() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (text, file) = (
         folder.path().join("trace.txt"),
@@ -244,10 +241,7 @@ fn a_trace_becomes_a_scenario_of_the_same_path_and_sizes() {
 /// The report's own before and after: five uploads on connections of their own, five on one.
 #[test]
 fn the_reports_two_traces_compare() {
-    let Some(traces) = traces() else {
-        println!("not run: no field data");
-        return;
-    };
+    let Some(traces) = traces() else { return };
     let folder = tempfile::tempdir().unwrap();
     let files = [
         (folder.path().join("unshared.txt"), &traces[2]),

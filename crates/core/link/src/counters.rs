@@ -1,3 +1,4 @@
+use alloc::boxed::Box;
 use core::fmt;
 use core::ops::{Add, AddAssign};
 
@@ -58,11 +59,11 @@ pub struct PathCounters {
 }
 
 /// Packets appeared or vanished inside the model: a bug of ours.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("packets are not conserved: {counters:?}")]
 pub struct NotConserved {
     /// What does not add up.
-    pub counters: LaneCounters,
+    pub counters: Box<LaneCounters>,
 }
 
 // === impl Tally ===
@@ -114,7 +115,9 @@ impl LaneCounters {
         if accounted == self.offered + self.duplicated {
             Ok(())
         } else {
-            Err(NotConserved { counters: *self })
+            Err(NotConserved {
+                counters: Box::new(*self),
+            })
         }
     }
 }

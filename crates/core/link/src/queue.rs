@@ -116,7 +116,7 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn admit(&mut self, entry: Entry<T>, bottleneck_idle: bool) {
         let straight = bottleneck_idle && self.line.is_empty();
         if let Management::Red(_) = self.management {
-            self.admit_judged(entry, straight);
+            self.admit_judged(&entry, straight);
         } else {
             self.admit_fitting(entry, u32::from(straight));
         }
@@ -217,7 +217,7 @@ impl<T: Clone> Queue<T> {
     }
 
     /// One segment after the other, as each finds its own average.
-    fn admit_judged(&mut self, entry: Entry<T>, mut straight: bool) {
+    fn admit_judged(&mut self, entry: &Entry<T>, mut straight: bool) {
         for position in entry.range.clone() {
             let Management::Red(detector) = &mut self.management else {
                 return;

@@ -1,4 +1,32 @@
 mod settings;
+/// An error of the model in the words of the file; `None` where the file's own check has said it.
+fn problem_of(way: &Way, error: SpecError) -> Option<(String, String)> {
+    let field = match error {
+        SpecError::ZeroRate => return None,
+        SpecError::QueueBelowOnePacket { .. } => {
+            let queue = way.queue?;
+            let message = format!("{queue} does not hold one packet of 1500 B");
+            return Some(("queue".to_owned(), message));
+        }
+        SpecError::RateAndTrace => "trace".to_owned(),
+        SpecError::ZeroPolicerRate => "policer.rate".to_owned(),
+        SpecError::BurstBelowOnePacket { .. } => "policer.burst".to_owned(),
+        SpecError::CoDelTarget
+        | SpecError::RedUnits
+        | SpecError::RedThresholds { .. }
+        | SpecError::RedShares => "discipline".to_owned(),
+        SpecError::DelayTooLong => "rtt".to_owned(),
+        SpecError::FullCorrelation => "jitter.correlation".to_owned(),
+        SpecError::LossListNotAscending { .. }
+        | SpecError::LossEveryZero
+        | SpecError::StuckChain => "loss".to_owned(),
+        SpecError::EmptyChange { number }
+        | SpecError::ChangeWithoutSpan { number }
+        | SpecError::RateOfTrace { number } => format!("schedule[{number}]"),
+    };
+    Some((field, error.to_string()))
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -218,37 +246,9 @@ impl Path {
             .err()
             .map_or_else(Vec::new, |invalid| invalid.errors);
         for (_, error) in errors {
-            problems.extend(self.problem_of(&way, error));
+            problems.extend(problem_of(&way, error));
         }
         problems
-    }
-
-    /// An error of the model in the words of the file; `None` where the file's own check has said it.
-    fn problem_of(&self, way: &Way, error: SpecError) -> Option<(String, String)> {
-        let field = match error {
-            SpecError::ZeroRate => return None,
-            SpecError::QueueBelowOnePacket { .. } => {
-                let queue = way.queue?;
-                let message = format!("{queue} does not hold one packet of 1500 B");
-                return Some(("queue".to_owned(), message));
-            }
-            SpecError::RateAndTrace => "trace".to_owned(),
-            SpecError::ZeroPolicerRate => "policer.rate".to_owned(),
-            SpecError::BurstBelowOnePacket { .. } => "policer.burst".to_owned(),
-            SpecError::CoDelTarget
-            | SpecError::RedUnits
-            | SpecError::RedThresholds { .. }
-            | SpecError::RedShares => "discipline".to_owned(),
-            SpecError::DelayTooLong => "rtt".to_owned(),
-            SpecError::FullCorrelation => "jitter.correlation".to_owned(),
-            SpecError::LossListNotAscending { .. }
-            | SpecError::LossEveryZero
-            | SpecError::StuckChain => "loss".to_owned(),
-            SpecError::EmptyChange { number }
-            | SpecError::ChangeWithoutSpan { number }
-            | SpecError::RateOfTrace { number } => format!("schedule[{number}]"),
-        };
-        Some((field, error.to_string()))
     }
 
     fn direction(&self, direction: Direction) -> DirectionSpec {
@@ -319,7 +319,9 @@ impl Path {
             Direction::Backward => &self.backward,
         };
         Way {
-            rate: own.rate.or(self.rate.filter(|_| own.trace.is_none())),
+            rate: own
+                .rate
+                .or_else(|| self.rate.filter(|_| own.trace.is_none())),
             trace: own
                 .trace
                 .clone()

@@ -189,7 +189,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Variant>, Failure> {
     let text = std::fs::read_to_string(path).usage(format!("cannot read `{}`", path.display()))?;
     let mut variants =
         scenario::read(&text).usage(format!("`{}` is not a sound scenario", path.display()))?;
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
     for variant in &mut variants {
         for trace in variant.scenario.path.traces_mut() {
             let file = folder.join(trace.name());

@@ -23,7 +23,10 @@ pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
     let hosts = arguments.pcap.as_ref().map(|_| points(&arguments.at));
     let hosts = hosts.unwrap_or_default();
     let mut merged: Option<Document> = None;
-    for (variant, played) in variants.iter().zip(simulated(&variants, arguments.seed, &hosts)) {
+    for (variant, played) in variants
+        .iter()
+        .zip(simulated(&variants, arguments.seed, &hosts))
+    {
         let (document, captures) = played.usage(format!(
             "the scenario `{}` can't be simulated",
             arguments.scenario.display()
@@ -146,8 +149,10 @@ fn points(asked: &[CapturePoint]) -> Vec<HostName> {
 
 /// One file for each capture; the combination of factors, where there is one, comes first in its name.
 fn write(directory: &Path, combination: &str, captures: &[HostCapture]) -> Result<(), Failure> {
-    fs::create_dir_all(directory)
-        .environment(format!("can't make the directory `{}`", directory.display()))?;
+    fs::create_dir_all(directory).environment(format!(
+        "can't make the directory `{}`",
+        directory.display()
+    ))?;
     for capture in captures {
         let mut name = format!(
             "{}-{}-{}-{}.pcapng",

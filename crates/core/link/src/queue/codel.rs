@@ -129,13 +129,11 @@ impl ControlLoop {
             self.first_above_time = None;
             return false;
         }
-        match self.first_above_time {
-            Some(first_above_time) => now >= first_above_time,
-            None => {
-                self.first_above_time = Some(now + interval);
-                false
-            }
+        if let Some(first_above_time) = self.first_above_time {
+            return now >= first_above_time;
         }
+        self.first_above_time = Some(now + interval);
+        false
     }
 
     fn marks(&self, queue: &impl Front) -> bool {

@@ -151,12 +151,12 @@ fn any_direction() -> impl Strategy<Value = DirectionSpec> {
     });
     let trace = prop::collection::vec(0_u64..5, 1..20).prop_map(|gaps| {
         let mut stamp = 1;
-        let mut text = std::string::String::new();
+        let mut lines = Vec::new();
         for gap in gaps {
             stamp += gap;
-            text += &std::format!("{stamp}\n");
+            lines.push(std::format!("{stamp}"));
         }
-        Trace::parse(&text).unwrap()
+        Trace::parse(&lines.join("\n")).unwrap()
     });
     let shaping = prop_oneof![
         Just((None, None)),

@@ -278,8 +278,8 @@ impl DisciplineSetting {
                 interval,
                 ecn,
             }) => Discipline::CoDel(CoDel {
-                target: target.map_or(CoDel::default().target, Span::get),
-                interval: interval.map_or(CoDel::default().interval, Span::get),
+                target: target.map_or_else(|| CoDel::default().target, Span::get),
+                interval: interval.map_or_else(|| CoDel::default().interval, Span::get),
                 ecn,
             }),
             Self::Red(red) => {

@@ -91,7 +91,7 @@ pub(crate) fn uploads(
 }
 
 fn feed(mut stream: &TcpStream, bytes: u64) -> io::Result<()> {
-    let block = [0; 1 << 16];
+    let block = vec![0; 1 << 16];
     let mut left = bytes;
     while left > 0 {
         let part = usize::try_from(left).map_or(block.len(), |left| left.min(block.len()));

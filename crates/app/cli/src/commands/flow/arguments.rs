@@ -15,7 +15,7 @@ pub(crate) struct Flow {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FlowCommand {
-    Server(Server),
+    Server(Box<Server>),
     Client(Box<Client>),
 }
 
@@ -167,8 +167,8 @@ pub(crate) struct Socket {
 #[derive(Debug, Args)]
 pub(crate) struct Stack {
     /// The kernel's TCP, or our own on a TUN device (needs root).
-    #[arg(long, value_name = "WHOSE", default_value = "kernel")]
-    pub(crate) stack: StackName,
+    #[arg(id = "stack", long, value_name = "WHOSE", default_value = "kernel")]
+    pub(crate) whose: StackName,
 
     /// Our own TCP: its address.
     #[arg(long, value_name = "IP", required_if_eq("stack", "longhaul"))]

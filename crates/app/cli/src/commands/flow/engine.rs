@@ -19,7 +19,7 @@ pub(super) fn of(
     socket: &Socket,
     bind: Option<SocketAddr>,
 ) -> Result<(Box<dyn Engine>, SocketOptions, &'static str), Failure> {
-    match stack.stack {
+    match stack.whose {
         StackName::Kernel => {
             let options = SocketOptions {
                 bind,

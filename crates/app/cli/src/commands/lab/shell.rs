@@ -3,7 +3,7 @@
 //! Every host of a bench has a process that does nothing but stay in it. Its command line says which host
 //! it holds, so that it is found by looking, and there is no file that could be out of date.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use crate::commands::lab::arguments::LabShell;
@@ -41,20 +41,17 @@ pub(super) fn run(arguments: &LabShell) -> Result<ExitCode, Failure> {
             return Err(Failure::new(Kind::Usage, error).hint(hint));
         }
     };
-    let mut command = match arguments.command.split_first() {
-        Some((program, words)) => {
-            let mut command = Command::new(program);
-            command.args(words);
-            command
-        }
-        None => {
-            let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-            output::say(&format!(
-                "in host `{}` of `{}`; `exit` leaves it",
-                host.name, host.lab
-            ));
-            Command::new(shell)
-        }
+    let mut command = if let Some((program, words)) = arguments.command.split_first() {
+        let mut command = Command::new(program);
+        command.args(words);
+        command
+    } else {
+        let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+        output::say(&format!(
+            "in host `{}` of `{}`; `exit` leaves it",
+            host.name, host.lab
+        ));
+        Command::new(shell)
     };
     command.env("LONGHAUL_HOST", &host.name);
     let status = sys::visit::run(host.process, &mut command)
@@ -77,13 +74,13 @@ fn unknown(wanted: &str, hosts: &[Host]) -> Failure {
 /// Every host of every lab that runs on this machine, by their holders' command lines.
 fn running(processes: &Path) -> Vec<Host> {
     let entries = std::fs::read_dir(processes).into_iter().flatten().flatten();
-    let mut hosts: Vec<Host> = entries.filter_map(|entry| held(entry.path())).collect();
+    let mut hosts: Vec<Host> = entries.filter_map(|entry| held(&entry.path())).collect();
     hosts.sort();
     hosts
 }
 
 /// `longhaul lab worker hold HOST LAB`.
-fn held(process: PathBuf) -> Option<Host> {
+fn held(process: &Path) -> Option<Host> {
     let number = process.file_name()?.to_str()?.parse().ok()?;
     let line = std::fs::read(process.join("cmdline")).ok()?;
     let words: Vec<&str> = line
