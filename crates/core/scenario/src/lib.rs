@@ -30,7 +30,6 @@ mod file;
 mod host;
 pub mod networks;
 mod path;
-mod plain_uploads;
 mod problems;
 mod relay;
 mod template;

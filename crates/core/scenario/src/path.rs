@@ -1,32 +1,4 @@
 mod settings;
-/// An error of the model in the words of the file; `None` where the file's own check has said it.
-fn problem_of(way: &Way, error: SpecError) -> Option<(String, String)> {
-    let field = match error {
-        SpecError::ZeroRate => return None,
-        SpecError::QueueBelowOnePacket { .. } => {
-            let queue = way.queue?;
-            let message = format!("{queue} does not hold one packet of 1500 B");
-            return Some(("queue".to_owned(), message));
-        }
-        SpecError::RateAndTrace => "trace".to_owned(),
-        SpecError::ZeroPolicerRate => "policer.rate".to_owned(),
-        SpecError::BurstBelowOnePacket { .. } => "policer.burst".to_owned(),
-        SpecError::CoDelTarget
-        | SpecError::RedUnits
-        | SpecError::RedThresholds { .. }
-        | SpecError::RedShares => "discipline".to_owned(),
-        SpecError::DelayTooLong => "rtt".to_owned(),
-        SpecError::FullCorrelation => "jitter.correlation".to_owned(),
-        SpecError::LossListNotAscending { .. }
-        | SpecError::LossEveryZero
-        | SpecError::StuckChain => "loss".to_owned(),
-        SpecError::EmptyChange { number }
-        | SpecError::ChangeWithoutSpan { number }
-        | SpecError::RateOfTrace { number } => format!("schedule[{number}]"),
-    };
-    Some((field, error.to_string()))
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -346,6 +318,34 @@ fn half(rtt: Span, direction: Direction) -> std::time::Duration {
         Direction::Forward => forward,
         Direction::Backward => rtt.get().saturating_sub(forward),
     }
+}
+
+/// An error of the model in the words of the file; `None` where the file's own check has said it.
+fn problem_of(way: &Way, error: SpecError) -> Option<(String, String)> {
+    let field = match error {
+        SpecError::ZeroRate => return None,
+        SpecError::QueueBelowOnePacket { .. } => {
+            let queue = way.queue?;
+            let message = format!("{queue} does not hold one packet of 1500 B");
+            return Some(("queue".to_owned(), message));
+        }
+        SpecError::RateAndTrace => "trace".to_owned(),
+        SpecError::ZeroPolicerRate => "policer.rate".to_owned(),
+        SpecError::BurstBelowOnePacket { .. } => "policer.burst".to_owned(),
+        SpecError::CoDelTarget
+        | SpecError::RedUnits
+        | SpecError::RedThresholds { .. }
+        | SpecError::RedShares => "discipline".to_owned(),
+        SpecError::DelayTooLong => "rtt".to_owned(),
+        SpecError::FullCorrelation => "jitter.correlation".to_owned(),
+        SpecError::LossListNotAscending { .. }
+        | SpecError::LossEveryZero
+        | SpecError::StuckChain => "loss".to_owned(),
+        SpecError::EmptyChange { number }
+        | SpecError::ChangeWithoutSpan { number }
+        | SpecError::RateOfTrace { number } => format!("schedule[{number}]"),
+    };
+    Some((field, error.to_string()))
 }
 
 impl fmt::Display for Path {
