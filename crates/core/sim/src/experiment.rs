@@ -208,6 +208,7 @@ impl Stage<'_> {
         let blocks = blocks_of(self.scenario);
         let mut measured = Measured::default();
         let mut primed = Vec::new();
+        let mut series = Vec::new();
         let hops = self.relays(arm.relay.hops());
         for number in 0..blocks {
             let seed = self.seed_of(arm, workload, u64::from(number));
@@ -217,7 +218,14 @@ impl Stage<'_> {
             let share = transfer::Share::begin(&block);
             let before = measured.transfers.len();
             let counts = (experiment.warm_up, experiment.block);
-            transfer::play(arm, workload, &mut block, counts, &mut measured);
+            transfer::play(
+                arm,
+                workload,
+                &mut block,
+                counts,
+                &mut measured,
+                &mut series,
+            );
             finish(number, &block);
             for (counter, value) in block.retransmissions() {
                 *measured.counters.entry(counter).or_default() += value;
@@ -245,12 +253,22 @@ impl Stage<'_> {
             let seed = self.seed_of(arm, workload, u64::MAX);
             let hops = self.relays(std::slice::from_ref(unprimed));
             let mut block = self.block(arm, hosts, &hops, seed)?;
-            transfer::play(arm, workload, &mut block, (0, 1), &mut alone);
+            // Its time is told, and nothing else of it.
+            block.sampling = None;
+            transfer::play(
+                arm,
+                workload,
+                &mut block,
+                (0, 1),
+                &mut alone,
+                &mut Vec::new(),
+            );
             let first = alone.transfers.first();
             measured.first_unprimed_s = first
                 .filter(|transfer| transfer.failure.is_none())
                 .map(|transfer| transfer.seconds);
         }
+        measured.series = transfer::representative(&measured.transfers, &mut series);
         // Summed up to here; the document wants the mean.
         let good = measured
             .transfers

@@ -325,6 +325,21 @@ impl Programs {
         last
     }
 
+    /// The first connection on `path` from this one towards the origin; itself where there is none.
+    pub(crate) fn on_path(&self, connection: ConnectionId, path: PathId) -> ConnectionId {
+        let mut next = Some(connection);
+        while let Some(one) = next {
+            if self.world.path_of(one) == path {
+                return one;
+            }
+            next = match self.lines.get(&one).map(|line| &line.far) {
+                Some(Far::Relay { upstream }) => *upstream,
+                Some(Far::Origin { .. }) | None => None,
+            };
+        }
+        connection
+    }
+
     /// Lets the world go on until `done` holds for `connection`.
     fn run(
         &mut self,

@@ -15,6 +15,7 @@ mod lanes;
 mod pcap;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod world;
 
 pub use captures::HostCapture;

@@ -3,10 +3,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use link::{Direction, Ecn, InvalidPath, Item, Path, PathCounters, PathSpec, Segments};
-use tcp::{Config, Connection, EcnCodepoint, Event, Output, Segment};
-use units::{Rate, SeqNum, Time};
+use tcp::{Config, Connection, EcnCodepoint, Event, Output, Segment, SenderView};
+use units::{Bytes, Rate, SeqNum, Time};
 
 use crate::account::Account;
+use crate::watch::Watch;
 
 /// Endpoints, the paths between them, and the time.
 #[derive(Debug)]
@@ -20,6 +21,16 @@ pub struct World {
     notices: VecDeque<Notice>,
     log: Option<Vec<LogEntry>>,
     delivered: u64,
+    watch: Option<Watched>,
+    /// When the watch wants to look next; the end of time without one.
+    look_at: Time,
+}
+
+/// A watch and the ends that it looks at, all on one path and of one direction.
+#[derive(Debug)]
+struct Watched {
+    watch: Watch,
+    ends: Vec<usize>,
 }
 
 /// A path of a [`World`].
@@ -126,6 +137,8 @@ impl World {
             notices: VecDeque::new(),
             log: None,
             delivered: 0,
+            watch: None,
+            look_at: Time::MAX,
         }
     }
 
@@ -156,9 +169,7 @@ impl World {
     pub fn add_path(&mut self, spec: &PathSpec) -> Result<PathId, InvalidPath> {
         let rate = spec.forward.bottleneck_rate();
         let rate = rate.unwrap_or(Rate::bit_per_s(u64::MAX));
-        let product = rate
-            .checked_mul(spec.rtt())
-            .map_or(u64::MAX, units::Bytes::get);
+        let product = rate.checked_mul(spec.rtt()).map_or(u64::MAX, Bytes::get);
         let path = Path::new(spec, Duration::ZERO)?;
         self.paths.push(Road { path, product });
         Ok(PathId(self.paths.len() - 1))
@@ -214,6 +225,24 @@ impl World {
         account
             .map(|account| account.seconds(self.now))
             .unwrap_or_default()
+    }
+
+    /// Looks at these ends every `interval` from now on, at their figures taken together and at the queue
+    /// before them. They share a path and a direction.
+    pub fn watch(&mut self, ends: &[(ConnectionId, Side)], interval: Duration) {
+        let ends: Vec<usize> = ends.iter().map(|(id, side)| index(*id, *side)).collect();
+        let watch = Watch::new(self.now, interval, self.views(&ends));
+        self.look_at = watch.next_at();
+        self.watch = Some(Watched { watch, ends });
+    }
+
+    /// Ends the watch; what it saw up to now.
+    pub fn watched(&mut self) -> Option<record::lab::Series> {
+        if self.now >= self.look_at {
+            self.look(self.now);
+        }
+        self.look_at = Time::MAX;
+        Some(self.watch.take()?.watch.into_series())
     }
 
     /// One end of a connection; `None` at the far end before the SYN has come.
@@ -285,18 +314,49 @@ impl World {
         let timer = self.timers.peek().map(|Reverse((at, _, end))| (*at, *end));
         match (arrival, timer) {
             (Some((at, path)), timer) if at <= until && timer.is_none_or(|(due, _)| at <= due) => {
-                self.now = self.now.max(at);
+                self.reach(at);
                 self.deliver(path);
                 true
             }
             (_, Some((at, end))) if at <= until => {
                 self.timers.pop();
-                self.now = self.now.max(at);
+                self.reach(at);
                 self.wake(at, end);
                 true
             }
             _ => false,
         }
+    }
+
+    /// Lets time come to an event; what was to be seen before it is seen.
+    #[inline]
+    fn reach(&mut self, at: Time) {
+        if at >= self.look_at {
+            self.look(at);
+        }
+        self.now = self.now.max(at);
+    }
+
+    /// Looks as often as the watch wants to up to `at`: nothing has happened since the last event.
+    #[cold]
+    fn look(&mut self, at: Time) {
+        let Some(mut watched) = self.watch.take() else {
+            return;
+        };
+        let queue = watched.ends.first().map_or(Bytes::ZERO, |&end| {
+            let end = &self.ends[end];
+            self.paths[end.path].path.queued_bytes(end.direction)
+        });
+        while watched.watch.next_at() <= at {
+            watched.watch.look(self.views(&watched.ends), queue);
+        }
+        self.look_at = watched.watch.next_at();
+        self.watch = Some(watched);
+    }
+
+    fn views(&self, ends: &[usize]) -> impl Iterator<Item = SenderView> {
+        let ends = ends.iter().map(|&end| self.ends[end].connection.as_ref());
+        ends.flatten().map(Connection::sender)
     }
 
     fn deliver(&mut self, path: usize) {

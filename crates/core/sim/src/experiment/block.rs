@@ -1,6 +1,7 @@
 //! One block's world: the path, the relays' pools, and whoever else is on the path.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use link::{LossSpec, PathSpec};
 use scenario::{Arm, Flow, HostName, Relay, RelayMode, Site, Workload};
@@ -20,6 +21,8 @@ pub(super) struct Block {
     /// Connections behind the first HTTP relay, the one that has waited longest first.
     pub(super) pool: Vec<ConnectionId>,
     pub(super) primed: Vec<Primed>,
+    /// Between two points of a transfer's series, where one is wanted.
+    pub(super) sampling: Option<Duration>,
     legs: Vec<Leg>,
     /// From which leg on connections are pooled.
     pooled_from: Option<usize>,
@@ -61,6 +64,7 @@ impl Stage<'_> {
             lan,
             pool: Vec::new(),
             primed: Vec::new(),
+            sampling: self.scenario.experiment.series_interval(),
             legs: Vec::new(),
             pooled_from: None,
             made: Vec::new(),

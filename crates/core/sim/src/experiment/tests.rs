@@ -149,3 +149,100 @@ fn a_read_pause_and_bursts_after_idle_are_timed_as_they_are_felt() {
     let burst = median(&document, 2, "direct");
     assert!((0.2..0.21).contains(&burst), "{burst}");
 }
+
+#[test]
+fn a_series_tells_where_the_bytes_of_a_stream_went() {
+    for direction in ["up", "down"] {
+        let document = played(&format!(
+            "[[workloads]]\nname = \"s\"\nkind = \"stream\"\nduration = \"3 s\"\n\
+             direction = \"{direction}\""
+        ));
+        for name in ["direct", "pair"] {
+            let arm = arm(&document, 0, name);
+            let series = arm.series.as_ref().unwrap();
+            assert_eq!(series.points.len(), 60, "{direction}, {name}");
+            assert!((series.points[9].at_s - 0.5).abs() < 1e-9);
+            // All that was acknowledged, and what its receiver had not yet acknowledged at the end.
+            let delivered: f64 = series
+                .points
+                .iter()
+                .map(|point| point.goodput_bps.unwrap() * 0.05)
+                .sum();
+            let arrived = arm.goodput_bps.unwrap() * 3.0;
+            let last = &series.points[59];
+            // The origin's last bytes are a round trip ahead of the sender's knowledge, and beyond a relay
+            // a buffer behind it.
+            let slack = 8.0 * (last.in_flight.unwrap() + (2 << 20)) as f64;
+            assert!(
+                (delivered - arrived).abs() < slack,
+                "{direction}, {name}: {delivered} of {arrived} bits"
+            );
+            assert!(last.cwnd.unwrap() > 100_000, "{last:?}");
+            assert!((0.1..0.3).contains(&last.rtt_s.unwrap()), "{last:?}");
+            assert!(last.queue.unwrap() <= 625_000, "{last:?}");
+        }
+    }
+}
+
+#[test]
+fn a_low_threshold_costs_the_time_that_a_segment_per_round_trip_takes() {
+    // Field case E at a tenth of its rate: 1 Gbit/s, 10.8 ms, 932 segments instead of 9323.
+    let scenario: Scenario = toml::from_str(
+        r#"
+        name = "e"
+        seed = 1
+        [path]
+        rtt = "10.8 ms"
+        rate = "1 Gbit/s"
+        queue = "1350 kB"
+        [hosts.client]
+        stack = "longhaul"
+        congestion-control = "reno"
+        [hosts.client.tcp]
+        send-buffer = "64 MiB"
+        [hosts.origin.tcp]
+        receive-window = "64 MiB"
+        [[workloads]]
+        name = "stream"
+        kind = "stream"
+        duration = "7 s"
+        [[arms]]
+        name = "low"
+        [arms.hosts.client.tcp]
+        initial-ssthresh = "65535 B"
+        [[arms]]
+        name = "infinite"
+        [arms.hosts.client.tcp]
+        initial-ssthresh = "infinite"
+        [experiment]
+        runs = 1
+        block = 1
+        warm-up = 0
+        series = "20 ms"
+        "#,
+    )
+    .unwrap();
+    let document = run(&scenario, 1).unwrap();
+    let reaches = |name: &str, bps: f64| {
+        let series = arm(&document, 0, name).series.as_ref().unwrap();
+        let first = series
+            .points
+            .iter()
+            .find(|point| point.goodput_bps.unwrap() >= bps)
+            .unwrap();
+        (first.at_s, first.retransmissions.unwrap())
+    };
+    // 45 segments after slow start; 600 Mbit/s want 559: (559 - 45) round trips of 10.8 ms are 5.6 s.
+    let (low, lost) = reaches("low", 0.6e9);
+    assert!((5.0..6.2).contains(&low), "{low} s");
+    assert_eq!(lost, 0);
+    // 10 segments double into 932 in seven round trips.
+    let (infinite, _) = reaches("infinite", 0.9e9);
+    assert!(infinite < 0.2, "{infinite} s");
+    let low_arm = arm(&document, 0, "low");
+    assert!(
+        low_arm.limits[&record::LimitName::CongestionAvoidance] > 5.0,
+        "{:?}",
+        low_arm.limits
+    );
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use comparison::{Measured, Rivals, Transfer};
 use record::LimitSeconds;
+use record::lab::Series;
 use scenario::{Arm, Flow, Workload};
 use units::{Bytes, Span};
 
@@ -16,13 +17,15 @@ use crate::world::{ConnectionId, Side};
 /// A client takes a moment between two transfers; the lab's takes some milliseconds.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// `count` transfers in `block`, of which the first `warm_up` are not counted.
+/// `count` transfers in `block`, of which the first `warm_up` are not counted; `series` gets one entry for
+/// each that is.
 pub(super) fn play(
     arm: &Arm,
     workload: &Workload,
     block: &mut Block,
     (warm_up, count): (u32, u32),
     measured: &mut Measured,
+    series: &mut Vec<Option<Series>>,
 ) {
     let mut kept = Vec::new();
     let payload = workload.payload(arm.parallel(workload));
@@ -45,11 +48,15 @@ pub(super) fn play(
                     let bytes = done.bytes.or_else(|| payload.map(Bytes::get));
                     transfer.bytes = bytes.unwrap_or(0);
                     transfer.steady_bps = done.steady_bps;
+                    series.push(done.series);
                     for (limit, seconds) in done.limits {
                         *measured.limits.entry(limit).or_default() += seconds;
                     }
                 }
-                Err(why) => transfer.failure = Some(why),
+                Err(why) => {
+                    transfer.failure = Some(why);
+                    series.push(None);
+                }
             }
             measured.transfers.push(transfer);
         }
@@ -65,6 +72,7 @@ struct Done {
     bytes: Option<u64>,
     steady_bps: Option<f64>,
     limits: LimitSeconds,
+    series: Option<Series>,
 }
 
 /// A transfer of a size.
@@ -98,6 +106,7 @@ fn sized(
     };
     let watched = sender(block, workload, connections[0]);
     block.programs.world.keep_account(watched.0, watched.1);
+    watch(block, workload, &connections);
     if let Some(pause) = workload.read_pause {
         let span = Span::get(pause.r#for);
         block
@@ -128,6 +137,7 @@ fn sized(
         bytes: None,
         steady_bps: None,
         limits: block.programs.world.limits(watched.0, watched.1),
+        series: block.programs.world.watched(),
     };
     if arm.reuse {
         *kept = connections;
@@ -148,6 +158,7 @@ fn timed(arm: &Arm, workload: &Workload, block: &mut Block) -> Result<Done, Stri
     let connections = block.open(count);
     let watched = sender(block, workload, connections[0]);
     block.programs.world.keep_account(watched.0, watched.1);
+    watch(block, workload, &connections);
     for connection in &connections {
         block.programs.flood(*connection, up, down);
     }
@@ -156,6 +167,7 @@ fn timed(arm: &Arm, workload: &Workload, block: &mut Block) -> Result<Done, Stri
     block.programs.pass(started + duration);
     let bytes = arrived(block, &connections, up, down);
     let limits = block.programs.world.limits(watched.0, watched.1);
+    let series = block.programs.world.watched();
     for connection in &connections {
         block.programs.still_open(*connection)?;
         block.programs.stop(*connection);
@@ -166,6 +178,7 @@ fn timed(arm: &Arm, workload: &Workload, block: &mut Block) -> Result<Done, Stri
         bytes: Some(bytes),
         steady_bps: Some(bits(bytes - half) / (seconds / 2.0)),
         limits,
+        series,
     })
 }
 
@@ -183,6 +196,41 @@ fn sender(block: &Block, workload: &Workload, connection: ConnectionId) -> (Conn
         Flow::Up | Flow::Both => (connection, Side::Near),
         Flow::Down => (block.programs.origin_of(connection), Side::Far),
     }
+}
+
+/// Watches all senders of a transfer where they put payload on the long path.
+fn watch(block: &mut Block, workload: &Workload, connections: &[ConnectionId]) {
+    let Some(interval) = block.sampling else {
+        return;
+    };
+    let side = match workload.direction() {
+        Flow::Up | Flow::Both => Side::Near,
+        Flow::Down => Side::Far,
+    };
+    let ends: Vec<(ConnectionId, Side)> = connections
+        .iter()
+        .map(|connection| (block.programs.on_path(*connection, block.wan), side))
+        .collect();
+    block.programs.world.watch(&ends, interval);
+}
+
+/// The series of the transfer that took the median time, or moved the median of data where all take one
+/// time.
+pub(super) fn representative(
+    transfers: &[Transfer],
+    series: &mut [Option<Series>],
+) -> Option<Series> {
+    let mut seen: Vec<(&Transfer, &mut Option<Series>)> = transfers
+        .iter()
+        .zip(series)
+        .filter(|(transfer, series)| transfer.failure.is_none() && series.is_some())
+        .collect();
+    seen.sort_by(|(a, _), (b, _)| {
+        let by_time = a.seconds.total_cmp(&b.seconds);
+        by_time.then(b.bytes.cmp(&a.bytes))
+    });
+    let middle = seen.len().checked_sub(1)? / 2;
+    seen.get_mut(middle)?.1.take()
 }
 
 /// What rivals got beside the arm over the last `seconds`, and get without it.
