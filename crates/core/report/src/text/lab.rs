@@ -254,6 +254,9 @@ fn emphasis_of(cell: &Cell, index: usize) -> Option<Emphasis> {
     }
 }
 
+/// Places in a block that have a column of their own, beside the last.
+const FIRST_PLACES: usize = 5;
+
 /// Where arms change from the first to the last transfer of a block, as a reused connection does.
 fn positions(text: &mut String, cell: &Cell) {
     if Measured::of(cell).is_rate() {
@@ -267,17 +270,23 @@ fn positions(text: &mut String, cell: &Cell) {
     let most = shown.iter().map(|arm| arm.by_position_s.len()).max();
     let Some(most) = most else { return };
     let unit = sentence::time_unit(cell);
+    // What changes does so in the first few; the last shows where it ends.
+    let places: Vec<usize> = (0..most)
+        .filter(|place| *place < FIRST_PLACES || *place + 1 == most)
+        .collect();
     let mut columns = vec![Align::Left];
-    columns.resize(most + 1, Align::Right);
+    columns.resize(places.len() + 1, Align::Right);
     let mut table = Table::new(2, &columns);
-    let heads = (1..=most).map(|position| format!("{position}."));
+    let heads = places.iter().map(|place| format!("{}.", place + 1));
     table.row(
         ["median by place in block".to_owned()]
             .into_iter()
             .chain(heads),
     );
     for arm in shown {
-        let values = arm.by_position_s.iter().map(|value| unit.number(*value));
+        let values = places
+            .iter()
+            .map(|place| unit.number_or_dash(arm.by_position_s.get(*place).copied()));
         table.row([arm.name.clone()].into_iter().chain(values));
     }
     table.fit(WIDTH);
