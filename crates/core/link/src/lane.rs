@@ -144,21 +144,18 @@ impl<T: Clone> Lane<T> {
         None
     }
 
-    /// Nothing arrives before this moment. The bottleneck need not be visited in between where packets
-    /// keep their order: it catches up exactly, so a driver wakes once per arrival and not once more per
-    /// departure.
-    pub(crate) fn next_at(&self) -> Option<Time> {
-        let arrival = self.wire.next_at();
-        let next = if self.wire.may_overtake() {
-            match (arrival, self.departure_at()) {
-                (Some(arrival), Some(departure)) => Some(arrival.min(departure)),
-                (one, other) => one.or(other),
+    /// Nothing arrives before this moment; the end of time where there is nothing. The bottleneck need not
+    /// be visited in between where packets keep their order: it catches up exactly, so a driver wakes once
+    /// per arrival and not once more per departure.
+    #[inline]
+    pub(crate) fn due_at(&self) -> Time {
+        match self.wire.next_at() {
+            Some(arrival) if !self.wire.may_overtake() => arrival,
+            arrival => {
+                let departure = self.departure_at().unwrap_or(Time::MAX);
+                arrival.map_or(departure, |arrival| arrival.min(departure))
             }
-        } else {
-            arrival.or_else(|| self.departure_at())
-        };
-        // What is due at the end of time never comes.
-        next.filter(|&at| at < Time::MAX)
+        }
     }
 
     pub(crate) const fn queued_bytes(&self) -> Bytes {
@@ -192,6 +189,7 @@ impl<T: Clone> Lane<T> {
     }
 
     /// When the first packet in line starts to be serialised.
+    #[inline]
     fn departure_at(&self) -> Option<Time> {
         let bottleneck = self.bottleneck.as_ref()?;
         Some(bottleneck.starts_at(self.queue.head_arrived_at()?))
