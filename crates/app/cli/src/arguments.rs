@@ -448,6 +448,15 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "HOST", requires = "pcap")]
     pub(crate) at: Vec<CapturePoint>,
 
+    /// Override a field of the scenario before it is read, such as `path.rate=10 Gbit/s` or
+    /// `arms.relay.reuse=true`; may be repeated. A factor of that name takes only this value.
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Also write the result as one self-contained HTML page.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
     /// Print one JSON document (`longhaul schema lab` describes it).
     #[arg(long)]
     pub(crate) json: bool,

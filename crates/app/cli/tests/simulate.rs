@@ -69,3 +69,70 @@ fn a_seed_gives_one_result() {
     }
     assert_eq!(first, second);
 }
+
+#[test]
+fn a_field_is_overridden_and_the_page_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let scenario = root().join("scenarios/field/c-uploads.toml");
+    let finished = run(longhaul()
+        .arg("simulate")
+        .arg(&scenario)
+        .args(["--json", "--set", "path.rtt=20 ms"])
+        .args(["--set", "workloads[0].assert=[]"])
+        .args(["--set", "workloads[1].assert=[]", "--html"])
+        .arg(&page));
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    // Five round trips, whatever their length.
+    let direct = arm(&finished.json(), "100 KiB", "direct")["median_s"]
+        .as_f64()
+        .unwrap();
+    assert!(
+        (direct / 0.02 - 5.0).abs() < 0.5,
+        "{direct} s is not five round trips of 20 ms"
+    );
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("c-uploads") && html.contains("<svg"));
+
+    let refused = run(longhaul()
+        .arg("simulate")
+        .arg(&scenario)
+        .args(["--set", "path.rat=1 Mbit/s"]));
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    assert!(refused.stderr.contains("`path.rat`"), "{refused:#?}");
+}
+
+#[test]
+fn explain_names_the_low_threshold_on_the_simulated_wire() {
+    const ARMS: &str = "arms=[\
+        { name = \"low\", hosts.client.tcp.initial-ssthresh = \"65535 B\" },\
+        { name = \"infinite\", hosts.client.tcp.initial-ssthresh = \"infinite\" }]";
+    let folder = tempfile::tempdir().unwrap();
+    let played = run(longhaul()
+        .arg("simulate")
+        .arg(root().join("scenarios/simulated/e-ssthresh-10g.toml"))
+        // Small enough for captures: 625 kB in flight, of which the threshold allows a tenth.
+        .args(["--set", "path.rate=100 Mbit/s", "--set", "path.rtt=50 ms"])
+        .args(["--set", "path.queue=625 kB"])
+        .args(["--set", "workloads[0].duration=5 s"])
+        .args(["--set", "hosts.client.tcp.send-buffer=2 MiB"])
+        .args(["--set", ARMS])
+        .args(["--at", "client", "--json", "--pcap"])
+        .arg(folder.path()));
+    assert_eq!(played.code, Some(0), "{played:#?}");
+    let found = |capture: &str| -> Vec<String> {
+        let explained = run(longhaul()
+            .arg("explain")
+            .arg(folder.path().join(capture))
+            .arg("--json"));
+        let document = explained.json();
+        let findings = document["findings"].as_array().unwrap();
+        let names = findings.iter().map(|one| one["name"].as_str().unwrap());
+        names.map(str::to_owned).collect()
+    };
+    let low = "low-initial-ssthresh".to_owned();
+    let named = found("low-60_s-0-client.pcapng");
+    assert!(named.contains(&low), "{named:?}");
+    let named = found("infinite-60_s-0-client.pcapng");
+    assert!(!named.contains(&low), "{named:?}");
+}

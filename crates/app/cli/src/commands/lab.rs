@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use lab::experiment::{self, Options, Outcome};
 use record::Manifest;
 use report::Explained;
-use scenario::{Scenario, Variant};
+use scenario::{FileError, Scenario, Variant};
 
 use crate::arguments::{Lab, LabCheck, LabCommand, LabRun};
 use crate::commands::lab::arguments::LabUp;
@@ -186,8 +186,18 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 /// Reads every combination of a scenario's factors, or refuses it with everything that is wrong, each
 /// with its field.
 pub(crate) fn read(path: &Path) -> Result<Vec<Variant>, Failure> {
+    read_by(path, scenario::read)
+}
+
+/// The same by a reader other than [`scenario::read`], with the traces that stand beside the file.
+pub(crate) fn read_by(
+    path: &Path,
+    reader: impl FnOnce(&str) -> Result<Vec<Variant>, FileError>,
+) -> Result<Vec<Variant>, Failure> {
     let text = std::fs::read_to_string(path).usage(format!("cannot read `{}`", path.display()))?;
     let mut variants =
+        reader(&text).usage(format!("`{}` is not a sound scenario", path.display()))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
         scenario::read(&text).usage(format!("`{}` is not a sound scenario", path.display()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     for variant in &mut variants {

@@ -1,5 +1,7 @@
 //! `longhaul simulate`: a lab scenario in virtual time, combinations of its factors side by side.
 
+mod overrides;
+
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,7 +21,10 @@ use crate::output;
 type Played = Result<(Document, Vec<HostCapture>), SimulateError>;
 
 pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
-    let variants = lab::read(&arguments.scenario)?;
+    let overrides = overrides::parse(&arguments.set)?;
+    let variants = lab::read_by(&arguments.scenario, |text| {
+        overrides::read(text, &overrides)
+    })?;
     let hosts = arguments.pcap.as_ref().map(|_| points(&arguments.at));
     let hosts = hosts.unwrap_or_default();
     let mut merged: Option<Document> = None;
@@ -32,7 +37,12 @@ pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
             arguments.scenario.display()
         ))?;
         if let Some(directory) = &arguments.pcap {
-            write(directory, &lab::combination(variant), &captures)?;
+            // The only combination needs no telling apart, and overrides would make long names.
+            let combination = match variants.as_slice() {
+                [_] => String::new(),
+                _ => lab::combination(variant),
+            };
+            write(directory, &combination, &captures)?;
         }
         match &mut merged {
             None => merged = Some(of_variant(variant, document)),
@@ -47,6 +57,10 @@ pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
         facts,
         ..lab::manifest()
     };
+    if let Some(path) = &arguments.html {
+        fs::write(path, report::html::lab(&document, &[]))
+            .environment(format!("can't write `{}`", path.display()))?;
+    }
     if arguments.json {
         output::json(&document)?;
     } else {
