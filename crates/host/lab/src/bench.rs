@@ -13,6 +13,7 @@ mod explain;
 mod flow;
 mod host;
 mod objects;
+mod own_tcp;
 mod plan;
 mod relays;
 mod rivals;
@@ -272,7 +273,7 @@ impl Bench {
     fn entry_of(&self, route: &[String]) -> Ipv4Addr {
         let first = self.plan.route(route).first().copied();
         self.topology
-            .address(first.map_or(Place::Origin, Place::Hop))
+            .tcp_address(first.map_or(Place::Origin, Place::Hop))
     }
 
     /// Whether packets are kept at the client and behind relays.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use units::format_span;
 
 use super::counters::KernelCounters;
-use super::sampler::{self, Sampler};
+use super::sampler::{self, Sampler, Snapshot};
 use super::series::{Observation, QueueSample, bits};
 use super::topology::Place;
 use super::{Bench, BenchError, READY, TopologyError, wire};
@@ -57,6 +57,7 @@ pub(super) struct Job<'a> {
 #[derive(Debug)]
 struct Watch {
     taps: Vec<(Tap, PathBuf, Place)>,
+    /// None where there is no series, or no kernel's TCP to watch.
     sampler: Option<Sampler>,
     interval: Option<Duration>,
     upwards: bool,
@@ -64,11 +65,13 @@ struct Watch {
 
 /// What is noted while a block's transfers run.
 #[derive(Debug, Default)]
-struct Account {
+pub(super) struct Account {
     /// When the first that counts began.
-    counters: Option<HostCounters>,
+    pub(super) counters: Option<HostCounters>,
     /// Payload bits per second of each flow that counts.
-    own_bps: Vec<f64>,
+    pub(super) own_bps: Vec<f64>,
+    /// What flows say of their own TCP.
+    pub(super) snapshots: Vec<Snapshot>,
 }
 
 /// Kernel counters of every host by its name.
@@ -155,7 +158,7 @@ impl Bench {
         let mut account = Account::default();
         let seen = self.transfers(job, &mut account)?;
         let after = self.counters()?;
-        let counted = difference(&account.counters.unwrap_or_default(), &after);
+        let counted = difference(&account.counters.take().unwrap_or_default(), &after);
         let rivals = match rivals {
             None => None,
             Some(rivals) => Some(Rivals {
@@ -168,7 +171,10 @@ impl Bench {
         // The check comes before captures end: it gives the last FIN the round trip that it needs to be
         // captured.
         let reading = self.check_path(Depth::RoundTrip)?;
-        let (observation, captures, link_problems) = self.end_watch(watch)?;
+        let (mut observation, captures, link_problems) = self.end_watch(watch)?;
+        if self.own_tcp_sends(job) {
+            observation.snapshots = account.snapshots;
+        }
 
         let mut trial = Trial {
             captured: seen.len(),
@@ -204,9 +210,7 @@ impl Bench {
                     account.own_bps = counted(job, &seen).filter_map(goodput).collect();
                     Ok(seen)
                 }
-                Kind::Stream | Kind::Exchange | Kind::Burst => {
-                    self.flows(job, &mut account.counters, &mut account.own_bps)
-                }
+                Kind::Stream | Kind::Exchange | Kind::Burst => self.flows(job, account),
                 // A scenario is refused whose command is missing.
                 Kind::Command => Ok(Vec::new()),
             };
@@ -253,7 +257,9 @@ impl Bench {
                     .tell(&format!("sample {}", interval.as_secs_f64()))?;
                 let sender = self.sender(job.route, upwards);
                 let namespace = &self.topology.node(sender).namespace;
-                Some(Sampler::start(namespace, interval).map_err(BenchError::Sampler)?)
+                let kernel = !self.own_tcp_sends(job);
+                let start = || Sampler::start(namespace, interval).map_err(BenchError::Sampler);
+                kernel.then(start).transpose()?
             }
         };
         Ok(Watch {
@@ -297,6 +303,12 @@ impl Bench {
             (false, _, Some(far)) => Place::Hop(*far),
             (false, _, None) => Place::Origin,
         }
+    }
+
+    /// Whether the payload leaves by our own TCP, which no kernel can be asked about.
+    fn own_tcp_sends(&self, job: &Job<'_>) -> bool {
+        let sender = self.sender(job.route, job.workload.direction() != Flow::Down);
+        self.topology.node(sender).own_tcp.is_some()
     }
 
     fn end_watch(

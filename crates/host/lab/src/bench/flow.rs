@@ -10,8 +10,9 @@ use scenario::{Flow, Kind};
 use serde::Deserialize;
 use units::Span;
 
-use super::block::{HostCounters, Job, Seen};
+use super::block::{Account, Job, Seen};
 use super::command;
+use super::sampler::{Reading, Snapshot};
 use super::topology::{Place, Topology};
 use super::{Bench, BenchError, FLOW_PORT, READY, TRANSFER};
 use crate::worker::Worker;
@@ -25,10 +26,25 @@ struct Document {
 
 #[derive(Debug, Deserialize)]
 struct Connection {
+    started_s: f64,
+    connect_s: Option<f64>,
     transfers: Vec<Stream>,
     exchanges: Option<Exchanges>,
     goodput_bps: Option<f64>,
+    /// Of the end that sends.
+    samples: Vec<Sample>,
     error: Option<String>,
+}
+
+/// How the sender's TCP stood, seconds after its connection was open.
+#[derive(Debug, Deserialize)]
+struct Sample {
+    at_s: f64,
+    acknowledged: u64,
+    cwnd: u64,
+    rtt_s: f64,
+    in_flight: u64,
+    retransmits: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -62,8 +78,11 @@ pub(super) fn start_server(
     let mut command = topology
         .command(place, binary, None)
         .map_err(BenchError::Topology)?;
-    let listen = SocketAddrV4::new(topology.address(place), FLOW_PORT);
+    let listen = SocketAddrV4::new(topology.tcp_address(place), FLOW_PORT);
     command.args(["flow", "server", &listen.to_string(), "--json"]);
+    if let Some(own) = &topology.node(place).own_tcp {
+        command.args(own.arguments());
+    }
     let name = format!("flow-server-{}", topology.node(place).name);
     let mut server = Worker::start(&name, command, &(), logs)?;
     server.wait_for("that it listens", READY, |line| {
@@ -73,13 +92,25 @@ pub(super) fn start_server(
 }
 
 impl Bench {
-    /// One transfer by `longhaul flow`, and payload bits per second of each of its flows.
-    pub(super) fn by_flow(&mut self, job: &Job<'_>) -> Result<(Seen, Vec<f64>), BenchError> {
+    /// Transfer `number` of a job by `longhaul flow`, and what it says of itself.
+    fn by_flow(
+        &mut self,
+        job: &Job<'_>,
+        number: u32,
+    ) -> Result<(Seen, Option<Document>), BenchError> {
         let mut client = self.client_command(&self.binary, job.route)?;
         let server = SocketAddrV4::new(self.entry_of(job.route), FLOW_PORT);
         client.args(["flow", "client", &server.to_string(), "--json"]);
         client.args(load(job));
         client.args(["--seed", &self.seed.to_string()]);
+        if let Some(interval) = self.scenario.experiment.series_interval() {
+            client.args(["--interval", &units::format_span(interval)]);
+        }
+        if let Some(own) = &self.topology.node(Place::Client).own_tcp {
+            client.args(own.arguments());
+            // The device of the one before may still be going.
+            client.args(["--device", &format!("own{number}")]);
+        }
         let fail = |source| BenchError::Command {
             command: "longhaul flow client".to_owned(),
             source,
@@ -104,29 +135,35 @@ impl Bench {
                 self.expect_all_alive()?;
                 let silent = "`longhaul flow client` printed no document".to_owned();
                 seen.transfer.failure = Some(failure.unwrap_or(silent));
-                return Ok((seen, Vec::new()));
+                return Ok((seen, None));
             }
         };
         seen = Seen::until_now(document.transfer(job.workload.kind, !lasting.is_zero()));
-        let rates = document.flows.iter().filter_map(|flow| flow.goodput_bps);
-        Ok((seen, rates.collect()))
+        Ok((seen, Some(document)))
     }
 
     /// The flows of a job, one transfer after the other.
     pub(super) fn flows(
         &mut self,
         job: &Job<'_>,
-        counters: &mut Option<HostCounters>,
-        own_bps: &mut Vec<f64>,
+        account: &mut Account,
     ) -> Result<Vec<Seen>, BenchError> {
         let mut all = Vec::new();
         for number in 0..job.transfers {
             if job.position(number) == Some(0) {
-                *counters = Some(self.counters()?);
+                account.counters = Some(self.counters()?);
             }
-            let (seen, rates) = self.by_flow(job)?;
-            if job.position(number).is_some() {
-                own_bps.extend(rates);
+            let (seen, document) = self.by_flow(job, number)?;
+            if let Some(document) = document {
+                if job.position(number).is_some() {
+                    let flows = document.flows.iter();
+                    account
+                        .own_bps
+                        .extend(flows.filter_map(|flow| flow.goodput_bps));
+                }
+                account
+                    .snapshots
+                    .extend(document.snapshots(seen.to_s, number));
             }
             all.push(seen);
         }
@@ -228,6 +265,53 @@ impl Document {
             failure: failed.or(wrong),
         }
     }
+
+    /// The samples of its flows as looks at a host's sockets, of transfer `number` that ended at `to_s`
+    /// (seconds since 1970).
+    fn snapshots(&self, to_s: f64, number: u32) -> Vec<Snapshot> {
+        let began_s = to_s - self.totals.seconds;
+        let mut samples: Vec<(f64, u64, Reading)> = Vec::new();
+        for (cookie, flow) in (u64::from(number) << 32..).zip(&self.flows) {
+            let opened_s = began_s + flow.started_s + flow.connect_s.unwrap_or_default();
+            let readings = flow.samples.iter();
+            samples.extend(readings.map(|at| (opened_s + at.at_s, cookie, at.reading())));
+        }
+        samples.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
+        let mut snapshots: Vec<Snapshot> = Vec::new();
+        for (at_unix_s, cookie, reading) in samples {
+            // A look at all flows takes no longer than this; a flow is in it once.
+            let same = |look: &&mut Snapshot| {
+                at_unix_s - look.at_unix_s < ONE_LOOK_S && !look.sockets.contains_key(&cookie)
+            };
+            if let Some(look) = snapshots.last_mut().filter(same) {
+                look.sockets.insert(cookie, reading);
+            } else {
+                snapshots.push(Snapshot {
+                    at_unix_s,
+                    sockets: [(cookie, reading)].into(),
+                });
+            }
+        }
+        snapshots
+    }
+}
+
+/// Samples less apart than this belong together.
+const ONE_LOOK_S: f64 = 0.000_5;
+
+// === impl Sample ===
+
+impl Sample {
+    fn reading(&self) -> Reading {
+        Reading {
+            acknowledged: self.acknowledged,
+            received: 0,
+            cwnd: self.cwnd,
+            in_flight: self.in_flight,
+            rtt_s: (self.rtt_s > 0.0).then_some(self.rtt_s),
+            retransmissions: self.retransmits,
+        }
+    }
 }
 
 // === impl Stream ===
@@ -253,27 +337,34 @@ impl Stream {
 mod tests {
     use super::*;
 
-    fn document(kind: Kind, lasts: bool) -> Transfer {
+    fn document() -> Document {
         let text = r#"{
             "flows": [
-                { "transfers": [
+                { "started_s": 0.0, "connect_s": 0.5, "samples": [
+                    { "at_s": 0.25, "acknowledged": 1000, "cwnd": 2000, "rtt_s": 0.1,
+                      "in_flight": 500, "retransmits": 1 },
+                    { "at_s": 0.5, "acknowledged": 1500, "cwnd": 2000, "rtt_s": 0.0,
+                      "in_flight": 0, "retransmits": 1 } ],
+                  "transfers": [
                     { "bytes": 4000, "seconds": 1.5, "receiver_s": 1.0,
                       "progress": [[0.25, 1000], [0.5, 1500], [0.75, 2500], [1.0, 4000]] } ],
                   "exchanges": { "samples_s": [0.25, 0.5] },
                   "goodput_bps": 1.0, "error": null },
-                { "transfers": [
+                { "started_s": 0.25, "connect_s": 0.25, "samples": [
+                    { "at_s": 0.2501, "acknowledged": 7, "cwnd": 20, "rtt_s": 0.1,
+                      "in_flight": 5, "retransmits": 0 } ],
+                  "transfers": [
                     { "bytes": 8, "seconds": 1.0, "receiver_s": 2.0, "progress": [] },
                     { "bytes": 8, "seconds": 1.0, "receiver_s": 2.0, "progress": [] } ],
                   "exchanges": null, "goodput_bps": null, "error": null } ],
             "totals": { "bytes": 4016, "seconds": 3.0, "data_ok": true }
         }"#;
-        let document: Document = serde_json::from_str(text).unwrap();
-        document.transfer(kind, lasts)
+        serde_json::from_str(text).unwrap()
     }
 
     #[test]
     fn each_kind_has_its_own_clock() {
-        let seconds = |kind, lasts| document(kind, lasts).seconds;
+        let seconds = |kind, lasts| document().transfer(kind, lasts).seconds;
         assert!((seconds(Kind::Stream, false) - 3.0).abs() < 1e-9);
         assert!((seconds(Kind::Stream, true) - 2.0).abs() < 1e-9);
         assert!((seconds(Kind::Burst, false) - 2.0).abs() < 1e-9);
@@ -282,10 +373,25 @@ mod tests {
 
     #[test]
     fn the_last_half_is_the_steady_one() {
-        let transfer = document(Kind::Stream, true);
+        let transfer = document().transfer(Kind::Stream, true);
         assert_eq!((transfer.bytes, transfer.failure), (4_016, None));
         // 2500 bytes in the last half second.
         let steady = transfer.steady_bps.unwrap();
         assert!((steady - 40_000.0).abs() < 1e-6, "{steady}");
+    }
+
+    #[test]
+    fn samples_of_flows_at_the_same_moment_are_one_look() {
+        // Three seconds that end at 103: both connections were open half a second after the beginning.
+        let looks = document().snapshots(103.0, 2);
+        let (first, second) = (2 << 32, (2 << 32) + 1);
+        let sockets: Vec<Vec<u64>> = looks
+            .iter()
+            .map(|look| look.sockets.keys().copied().collect())
+            .collect();
+        assert_eq!(sockets, [vec![first, second], vec![first]]);
+        assert!((looks[0].at_unix_s - 100.75).abs() < 1e-9);
+        assert_eq!(looks[0].sockets[&first].rtt_s, Some(0.1));
+        assert_eq!(looks[1].sockets[&first].rtt_s, None);
     }
 }

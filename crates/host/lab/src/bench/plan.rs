@@ -110,7 +110,7 @@ impl Plan {
 
 /// The address of hop number `index` on its LAN.
 pub(super) fn hop_address(site: Site, index: usize) -> Ipv4Addr {
-    // 10 to 19 are the ends', 30 to 39 the rivals'.
+    // 10 to 19 are the ends', 30 to 39 the rivals', from 252 on our own TCP's.
     let host = u8::try_from(if index < 10 { 20 + index } else { 30 + index }).unwrap_or(u8::MAX);
     match site {
         Site::Near => Ipv4Addr::new(10, 10, 0, host),

@@ -184,7 +184,7 @@ impl Bench {
         let next = self.plan.route(&hop.behind).first().copied();
         let target = self
             .topology
-            .address(next.map_or(Place::Origin, Place::Hop));
+            .tcp_address(next.map_or(Place::Origin, Place::Hop));
         let listen = self.topology.address(Place::Hop(index));
         (
             SocketAddrV4::new(listen, port),

@@ -27,6 +27,7 @@ use sys::tun::{Tun, TunError};
 use wire::LinkType;
 
 use super::host::{HostError, Settings};
+use super::own_tcp::OwnTcp;
 use super::plan::{Plan, hop_address};
 use crate::emulator;
 
@@ -83,6 +84,8 @@ pub(super) struct Node {
     pub(super) address: Ipv4Addr,
     /// The device that everything passes.
     pub(super) device: &'static str,
+    /// Its TCP, where that is ours.
+    pub(super) own_tcp: Option<OwnTcp>,
     site: Site,
 }
 
@@ -157,6 +160,7 @@ impl Topology {
                 name,
                 address,
                 device: if on_wan { WAN } else { LAN },
+                own_tcp: OwnTcp::of(&plan.host(host), address),
                 site,
             };
             nodes.insert(place, node);
@@ -195,6 +199,14 @@ impl Topology {
 
     pub(super) fn address(&self, place: Place) -> Ipv4Addr {
         self.node(place).address
+    }
+
+    /// Where the TCP of a place is spoken to, be it the kernel's or ours.
+    pub(super) fn tcp_address(&self, place: Place) -> Ipv4Addr {
+        let node = self.node(place);
+        node.own_tcp
+            .as_ref()
+            .map_or(node.address, |own| own.address)
     }
 
     /// A command that will run on `place`, die with the lab, and resolve one name as told. Names resolve
@@ -344,7 +356,14 @@ fn configure(scenario: &Scenario, plan: &Plan, place: Place, node: &Node) -> Res
         Place::Client | Place::Origin | Place::Rival | Place::RivalSink => None,
     };
     let own_control = relay.and_then(|relay: &Relay| relay.congestion_control.as_deref());
-    let settings = Settings::of(&plan.host(host), own_control)?;
+    let settings = if node.own_tcp.is_some() {
+        OwnTcp::open_way(&node.namespace, node.device, node.device == LAN)
+            .map_err(|source| HostError::Namespace { host, source })?;
+        // Its knobs are the process's that speaks it; the kernel here only forwards.
+        Settings::default()
+    } else {
+        Settings::of(&plan.host(host), own_control)?
+    };
     let route = match (node.device, node.site) {
         (WAN, _) => format!("dev {WAN} src {ORIGIN}"),
         (_, Site::Near) => format!("via {SITE}"),

@@ -1,6 +1,6 @@
 //! What a scenario may ask for and real kernels here can't play.
 
-use scenario::{Kind, Problem, RelayMode, Scenario, Stack};
+use scenario::{HostName, Kind, Problem, RelayMode, Scenario, Stack};
 
 /// All of it, with fields as paths in the file; empty for what can be run.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
@@ -14,17 +14,27 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let of_scenario = scenario
         .hosts
         .iter()
-        .map(|(name, host)| (format!("hosts.{name}"), host));
+        .map(|(name, host)| (format!("hosts.{name}"), *name, host));
     let of_arms = scenario.arms.iter().enumerate().flat_map(|(index, arm)| {
         let hosts = arm.hosts.iter();
-        hosts.map(move |(name, host)| (format!("arms[{index}].hosts.{name}"), host))
+        hosts.map(move |(name, host)| (format!("arms[{index}].hosts.{name}"), *name, host))
     });
-    for (field, host) in of_scenario.chain(of_arms) {
-        if host.stack() == Stack::Longhaul {
-            let message = "the lab can't play hosts with our own TCP; `simulate` can";
+    for (field, name, host) in of_scenario.chain(of_arms) {
+        let is_end = matches!(name, HostName::Client | HostName::Origin);
+        if host.stack() == Stack::Longhaul && !is_end {
+            let message = "in the lab only the client and the origin can speak our own TCP";
             refuse(format!("{field}.stack"), message);
         }
     }
+    for arm in 0..scenario.arms.len() {
+        for (name, host) in scenario.for_arm(arm) {
+            if host.stack() == Stack::Longhaul && host.profile.is_some() {
+                let message = "profiles are for sockets of a kernel; our own TCP has `tcp`";
+                refuse(format!("hosts.{name}.profile"), message);
+            }
+        }
+    }
+    let has_own_tcp = (0..scenario.arms.len()).any(|arm| !scenario.userspace_hosts(arm).is_empty());
     for (name, relay) in &scenario.relays {
         if relay.mode == RelayMode::Tls && relay.command.is_none() {
             let message = "the lab can't play relays that end TLS; use `mode = \"tcp\"`";
@@ -39,6 +49,14 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
         if workload.kind == Kind::Exchange && workload.idle.is_some() {
             let message = "the lab's exchanges follow each other at once";
             refuse(format!("workloads[{index}].idle"), message);
+        }
+        let by_flow = matches!(workload.kind, Kind::Stream | Kind::Exchange | Kind::Burst);
+        let any_program =
+            workload.command.is_some() || scenario.arms.iter().any(|arm| arm.command.is_some());
+        if has_own_tcp && (!by_flow || any_program) {
+            let message =
+                "our own TCP carries streams, exchanges and bursts in the lab, nothing else";
+            refuse(format!("workloads[{index}].kind"), message);
         }
         let has_program =
             workload.command.is_some() || scenario.arms.iter().all(|arm| arm.command.is_some());
@@ -78,7 +96,7 @@ mod tests {
             kind = "command"
             [[arms]]
             name = "direct"
-            hosts.origin.stack = "longhaul"
+            hosts.rival = { stack = "longhaul", profile = "wan" }
             "#,
         )
         .unwrap();
@@ -89,10 +107,11 @@ mod tests {
         assert_eq!(
             fields,
             [
-                "hosts.client.stack",
-                "arms[0].hosts.origin.stack",
+                "arms[0].hosts.rival.stack",
+                "hosts.rival.profile",
                 "relays.ends.mode",
                 "workloads[0].idle",
+                "workloads[1].kind",
                 "workloads[1].command",
             ]
         );
