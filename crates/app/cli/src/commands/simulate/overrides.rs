@@ -106,7 +106,7 @@ mod tests {
         let set = variants(&["path.rtt=5 ms", "workloads.bulk.parallel=2"]).unwrap();
         assert_eq!(set.len(), 1);
         assert_eq!(set[0].scenario.path.rtt.get().as_millis(), 5);
-        assert_eq!(set[0].scenario.workloads[0].parallel, 2);
+        assert_eq!(set[0].scenario.workloads[0].parallel, Some(2));
     }
 
     #[test]
