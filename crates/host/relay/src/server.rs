@@ -279,6 +279,7 @@ impl Server {
     async fn accept(&mut self, listener: &TcpListener, clients: &mut JoinSet<()>) {
         let places = Arc::new(Semaphore::new(self.service.front().connections));
         let mut pause = FIRST_PAUSE;
+        let congestion = self.congestion_of(listener);
         loop {
             // At the limit, clients wait in the kernel's queue instead of being turned away.
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -289,6 +290,9 @@ impl Server {
                 Ok((stream, peer)) => {
                     pause = FIRST_PAUSE;
                     if self.admits(peer) {
+                        if let Some(name) = &congestion {
+                            self.keep_congestion(&stream, peer, name);
+                        }
                         self.accepted += 1;
                         let id = self.accepted;
                         self.service.start(clients, id, stream, peer, place);
@@ -313,6 +317,28 @@ impl Server {
     }
 
     /// Whether this client may connect; told where not.
+    /// The congestion control that clients' sockets must have; `None` where the profile leaves it open.
+    fn congestion_of(&self, listener: &TcpListener) -> Option<String> {
+        let chosen = &self.service.front().client_profile.congestion_control;
+        let effective = sys::socket::congestion_control(listener).ok();
+        effective.filter(|name| chosen.contains(name))
+    }
+
+    /// Accepted sockets inherit the listener's congestion control, unless their route has one of its own
+    /// (`ip route … congctl`), which then takes its place (`tcp_ca_openreq_child` in
+    /// `net/ipv4/tcp_minisocks.c`). The profile is the nearer word.
+    fn keep_congestion(&self, stream: &TcpStream, peer: SocketAddr, name: &str) {
+        if sys::socket::congestion_control(stream).is_ok_and(|effective| effective == name) {
+            return;
+        }
+        if let Err(error) = sys::socket::set_congestion_control(stream, name, Side::Client, peer) {
+            (self.events)(Event::Warning {
+                name: "profile-not-in-effect",
+                text: crate::chain(&error),
+            });
+        }
+    }
+
     fn admits(&self, peer: SocketAddr) -> bool {
         let allowed = &self.service.front().allow;
         let admitted = allowed.iter().any(|block| block.contains(peer.ip()));

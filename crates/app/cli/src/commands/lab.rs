@@ -197,8 +197,6 @@ pub(crate) fn read_by(
     let text = std::fs::read_to_string(path).usage(format!("cannot read `{}`", path.display()))?;
     let mut variants =
         reader(&text).usage(format!("`{}` is not a sound scenario", path.display()))?;
-    let folder = path.parent().unwrap_or(Path::new("."));
-        scenario::read(&text).usage(format!("`{}` is not a sound scenario", path.display()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     for variant in &mut variants {
         for trace in variant.scenario.path.traces_mut() {
