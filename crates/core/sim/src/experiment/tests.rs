@@ -151,6 +151,7 @@ fn a_read_pause_and_bursts_after_idle_are_timed_as_they_are_felt() {
 }
 
 #[test]
+#[expect(clippy::cast_precision_loss, reason = "some megabytes")]
 fn a_series_tells_where_the_bytes_of_a_stream_went() {
     for direction in ["up", "down"] {
         let document = played(&format!(
