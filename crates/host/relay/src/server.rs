@@ -324,14 +324,11 @@ impl Server {
         effective.filter(|name| chosen.contains(name))
     }
 
-    /// Accepted sockets inherit the listener's congestion control, unless their route has one of its own
-    /// (`ip route … congctl`), which then takes its place (`tcp_ca_openreq_child` in
-    /// `net/ipv4/tcp_minisocks.c`). The profile is the nearer word.
+    /// Accepted sockets inherit the listener's congestion control, unless their route has one of its own. The
+    /// profile is the nearer word.
     fn keep_congestion(&self, stream: &TcpStream, peer: SocketAddr, name: &str) {
-        if sys::socket::congestion_control(stream).is_ok_and(|effective| effective == name) {
-            return;
-        }
-        if let Err(error) = sys::socket::set_congestion_control(stream, name, Side::Client, peer) {
+        let kept = sys::socket::keep_congestion_control(stream, name, Side::Client, peer);
+        if let Err(error) = kept {
             (self.events)(Event::Warning {
                 name: "profile-not-in-effect",
                 text: crate::chain(&error),

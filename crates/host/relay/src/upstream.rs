@@ -87,6 +87,14 @@ async fn connect_to(front: &Front, peer: SocketAddr) -> Result<Connected, Connec
         .connect(peer)
         .await
         .map_err(|source| ConnectError::Connect { peer, source })?;
+    let congestion = applied
+        .iter()
+        .find(|option| option.option == "TCP_CONGESTION");
+    if let Some(chosen) = congestion {
+        // Connecting may have put the route's in its place.
+        socket::keep_congestion_control(&stream, &chosen.effective, Side::Server, peer)
+            .map_err(ConnectError::Profile)?;
+    }
     Ok(Connected {
         stream,
         peer,

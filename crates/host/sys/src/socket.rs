@@ -131,6 +131,21 @@ pub fn set_congestion_control(
     })
 }
 
+/// Sets `name` again where a route's own congestion control (`ip route … congctl`) has taken its place: at
+/// connect (`tcp_ca_dst_init` in `net/ipv4/tcp_output.c`) and on accepted sockets (`tcp_ca_openreq_child` in
+/// `net/ipv4/tcp_minisocks.c`) the kernel prefers the route's.
+pub fn keep_congestion_control(
+    socket: &impl AsFd,
+    name: &str,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<(), ApplyError> {
+    if congestion_control(socket).is_ok_and(|effective| effective == name) {
+        return Ok(());
+    }
+    set_congestion_control(socket, name, side, peer).map(drop)
+}
+
 /// One of a socket's two buffers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Buffer {
