@@ -4,6 +4,8 @@ use units::{Rate, Time};
 
 use crate::algorithm::Parameters;
 use crate::max_filter::MaxFilter;
+use crate::pacing::{UNIT, initial_pacing};
+use crate::window::narrow;
 use crate::{Acknowledgement, Controller, DeliveryRate};
 
 /// BBR version 1 (Cardwell and others, ACM Queue 14(5), 2016) as Linux has it (`tcp_bbr.c`): a model of
@@ -88,8 +90,6 @@ struct Recovery {
 }
 
 const BANDWIDTH_SHIFT: u32 = 24;
-/// Gains are 256ths.
-const UNIT: u64 = 256;
 /// 2 / ln 2 (`bbr_high_gain`): the least that doubles the rate each round trip.
 const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
 const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
@@ -124,7 +124,7 @@ impl Bbr {
             cwnd,
             prior_cwnd: 0,
             ssthresh: u32::MAX,
-            pacing: initial_pacing(cwnd, parameters.mss, Duration::from_millis(1)),
+            pacing: initial_pacing(cwnd, parameters.mss, Duration::from_millis(1), HIGH_GAIN),
             bandwidth: MaxFilter::new(BANDWIDTH_ROUNDS),
             min_rtt: None,
             min_rtt_at: Time::ZERO,
@@ -432,7 +432,7 @@ impl Controller for Bbr {
         if self.min_rtt.is_none()
             && let Some(rtt) = ack.rtt
         {
-            self.pacing = initial_pacing(self.cwnd, self.mss, rtt);
+            self.pacing = initial_pacing(self.cwnd, self.mss, rtt, HIGH_GAIN);
             self.min_rtt_at = ack.now;
         }
         if let Some(sample) = &ack.rate {
@@ -503,15 +503,4 @@ impl Controller for Bbr {
     fn shapes_recovery(&self) -> bool {
         true
     }
-}
-
-/// The initial window per RTT, times the gain that startup has.
-fn initial_pacing(cwnd: u32, mss: u32, rtt: Duration) -> Rate {
-    let bits = u128::from(cwnd) * u128::from(mss) * 8 * u128::from(HIGH_GAIN) / u128::from(UNIT);
-    let rate = (bits * 1_000_000_000).checked_div(rtt.as_nanos());
-    Rate::bit_per_s(u64::try_from(rate.unwrap_or(u128::MAX)).unwrap_or(u64::MAX))
-}
-
-fn narrow(value: u64) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
 }

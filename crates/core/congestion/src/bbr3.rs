@@ -8,6 +8,8 @@ use units::{Rate, Time};
 use crate::algorithm::Parameters;
 use crate::bbr3::cycle::{Cycle, Phase};
 use crate::bbr3::model::Model;
+use crate::pacing::{UNIT, initial_pacing};
+use crate::window::narrow;
 use crate::{Acknowledgement, Controller};
 
 /// BBR version 3 (draft-ietf-ccwg-bbr): version 1's model of rate and RTT, and beside it two bounds on what
@@ -58,8 +60,6 @@ struct Undo {
     in_flight_high: Option<u32>,
 }
 
-/// Gains are 256ths.
-const UNIT: u64 = 256;
 /// 4 ln 2 = 2.773: the least that doubles the rate each round trip.
 const STARTUP_GAIN: u64 = UNIT * 2773 / 1000;
 const DRAIN_GAIN: u64 = UNIT / 2;
@@ -82,7 +82,7 @@ impl Bbr3 {
             initial: cwnd,
             cwnd,
             prior_cwnd: 0,
-            pacing: initial_pacing(cwnd, parameters.mss, Duration::from_millis(1)),
+            pacing: initial_pacing(cwnd, parameters.mss, Duration::from_millis(1), STARTUP_GAIN),
             model: Model::default(),
             cycle: Cycle::new(parameters.seed),
             full: FullPipe::default(),
@@ -345,7 +345,7 @@ impl Controller for Bbr3 {
         if !self.model.has_rtt()
             && let Some(rtt) = ack.rtt
         {
-            self.pacing = initial_pacing(self.cwnd, self.mss, rtt);
+            self.pacing = initial_pacing(self.cwnd, self.mss, rtt, STARTUP_GAIN);
         }
         self.model.update(ack, self.cwnd, self.cycle.phase.probes());
         if self.model.round_started {
@@ -415,15 +415,4 @@ impl Controller for Bbr3 {
     fn shapes_recovery(&self) -> bool {
         true
     }
-}
-
-/// The initial window per RTT, times the gain that startup has.
-fn initial_pacing(cwnd: u32, mss: u32, rtt: Duration) -> Rate {
-    let bits = u128::from(cwnd) * u128::from(mss) * 8 * u128::from(STARTUP_GAIN) / u128::from(UNIT);
-    let rate = (bits * 1_000_000_000).checked_div(rtt.as_nanos());
-    Rate::bit_per_s(u64::try_from(rate.unwrap_or(u128::MAX)).unwrap_or(u64::MAX))
-}
-
-fn narrow(value: u64) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
 }

@@ -4,7 +4,7 @@ use units::Time;
 
 use crate::algorithm::{Parameters, SlowStart};
 use crate::hystart::{CSS_GROWTH_DIVISOR, Detector, HyStartPlusPlus, Verdict};
-use crate::window::Window;
+use crate::window::{Window, narrow};
 use crate::{Acknowledgement, Controller};
 
 /// CUBIC (RFC 9438) in the arithmetic of Linux' `tcp_cubic.c`, so that traces of both can be compared
@@ -277,10 +277,6 @@ fn cube_root(value: u128) -> u64 {
     }
     // At most 32 bits.
     u64::try_from(root).unwrap_or(u64::MAX)
-}
-
-fn narrow(value: u64) -> u32 {
-    u32::try_from(value).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

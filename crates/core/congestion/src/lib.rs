@@ -34,6 +34,7 @@ mod high_speed;
 mod hystart;
 mod max_filter;
 mod new_reno;
+mod pacing;
 #[cfg(test)]
 mod tests;
 mod westwood;

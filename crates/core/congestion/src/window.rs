@@ -18,6 +18,11 @@ pub(crate) struct Window {
 /// RFC 5681 section 3.1, equation 4: never below two segments.
 pub(crate) const MIN_SSTHRESH: u32 = 2;
 
+/// A count of segments in the 32 bits that windows have.
+pub(crate) fn narrow(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
 // === impl Window ===
 
 impl Window {

@@ -2,7 +2,8 @@ use core::time::Duration;
 
 use units::Time;
 
-use super::{CWND_GAIN, DRAIN_GAIN, STARTUP_GAIN, UNIT};
+use super::{CWND_GAIN, DRAIN_GAIN, STARTUP_GAIN};
+use crate::pacing::UNIT;
 
 /// Where the sender stands (section 5.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

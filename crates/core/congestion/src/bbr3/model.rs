@@ -3,6 +3,7 @@ use core::time::Duration;
 use units::Time;
 
 use crate::max_filter::MaxFilter;
+use crate::window::narrow;
 use crate::{Acknowledgement, DeliveryRate};
 
 /// What is known of the path: its rate and RTT, and what losses say about how much may be in flight.
@@ -81,7 +82,7 @@ impl Model {
             return 0;
         }
         let most = (u128::from(self.bandwidth()) * 100_000) >> BANDWIDTH_SHIFT;
-        super::narrow(self.extra.max()).min(u32::try_from(most).unwrap_or(u32::MAX))
+        narrow(self.extra.max()).min(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
     /// Takes an ACK; `probing` says whether more is asked of the path than it is known to carry.

@@ -357,6 +357,55 @@ async fn both_profiles_are_read_back_after_data_has_flowed() {
     assert!(at_client >= 8 && at_server >= 8);
 }
 
+/// Linux prefers the congestion control of a route (`ip route … congctl`) to the socket's own, both at
+/// connect and on accepted sockets.
+#[test]
+fn a_profiles_congestion_control_holds_on_routes_that_name_another() {
+    let namespace = sys::namespace::NetworkNamespace::create("relay-routes").unwrap();
+    namespace
+        .ip("link set lo up\n\
+             route replace local 127.0.0.1/32 dev lo table local congctl reno\n")
+        .unwrap();
+    let (by_route, at_client, at_server) = namespace.enter(congestion_controls).unwrap();
+    assert_eq!(
+        by_route, "reno",
+        "the route has no say: nothing is tried here"
+    );
+    assert_eq!((at_client.as_str(), at_server.as_str()), ("cubic", "bbr"));
+}
+
+/// What a plain connection gets in this namespace, and what the relay's sockets have after data towards
+/// the client and the server.
+fn congestion_controls() -> (String, String, String) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (mut client, mut server, relay) = chain().await;
+        let by_route = sys::socket::congestion_control(&client).unwrap();
+        client.write_all(b"x").await.unwrap();
+        within(read_exactly(&mut server, 1)).await;
+        drop((client, server));
+        let events = within(relay.stopped()).await;
+        let effective = |wanted: Side| {
+            let of_side = events.iter().find_map(|event| match event {
+                Event::Applied {
+                    side,
+                    stage: Stage::AfterData,
+                    options,
+                    ..
+                } if *side == wanted => Some(options),
+                _ => None,
+            });
+            let options = of_side.expect("the relay tells what is in effect after data");
+            let congestion = options.iter().find(|one| one.option == "TCP_CONGESTION");
+            congestion.unwrap().effective.clone()
+        };
+        (by_route, effective(Side::Client), effective(Side::Server))
+    })
+}
+
 #[tokio::test]
 async fn five_hundred_connections_at_once_keep_their_bytes_apart() {
     let (listener, target): (TcpListener, _) = listen().await;
