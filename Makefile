@@ -1,7 +1,7 @@
 # Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
 # `make help` lists the rest.
 
-.PHONY: help demo build test field bench lint ci setup clean
+.PHONY: help demo build test soak field bench lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -22,6 +22,12 @@ build: ## the longhaul binary
 
 test: setup ## every test: units, properties, captures, namespaces, the whole binary
 	cargo test --locked --workspace --quiet
+
+# What fails becomes a file of the crate's corpus, which `make test` replays.
+MINUTES ?= 10
+CORES ?= 1
+soak: ## fresh inputs for every fuzz body, for MINUTES minutes on CORES cores
+	cargo xtask fuzz all --minutes $(MINUTES) --cores $(CORES)
 
 # Every field scenario on real kernels and in virtual time. A failed assertion stands in the page.
 field: setup build ## the field reports' cases, measured and simulated; writes docs/field-results.md (about 40 minutes)

@@ -8,7 +8,8 @@
 //! | `cargo xtask deps` | imports go down only, and the core stays free of I/O |
 //! | `cargo xtask docs` | writes the generated pages; `lint` only checks them |
 //! | `cargo xtask field DIR` | writes `docs/field-results.md` from results in DIR (`make field`) |
-//! | `cargo xtask lint` | all of the above |
+//! | `cargo xtask fuzz NAME` | feeds a fuzz body with fresh inputs for some minutes (`make soak`) |
+//! | `cargo xtask lint` | fmt to docs |
 //! | `cargo xtask test` | `make test` |
 //! | `cargo xtask ci` | lint, then test: what CI runs |
 
@@ -21,6 +22,7 @@
 mod deps;
 mod docs;
 mod field;
+mod fuzz;
 
 use std::process::{Command, ExitCode};
 
@@ -40,11 +42,12 @@ fn main() -> ExitCode {
                 "name the folder with the results: `cargo xtask field out/field`"
             )),
         },
+        Some("fuzz") => fuzz::run(std::env::args().skip(2)),
         Some("lint") => lint(),
         Some("test") => test(),
         Some("ci") => lint().and_then(|()| test()),
         _ => {
-            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|docs|field|lint|test|ci");
+            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|docs|field|fuzz|lint|test|ci");
             return ExitCode::from(2);
         }
     };

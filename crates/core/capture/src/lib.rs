@@ -36,7 +36,7 @@ mod binary;
 mod cursor;
 mod error;
 mod front;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod packet;
 mod pcap;

@@ -424,9 +424,14 @@ const fn full_segment(mss: u16, timestamps: bool) -> u16 {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzz"))]
 impl Connection {
     pub(crate) fn assert_consistent(&self) {
         self.sender.board.assert_consistent();
+    }
+
+    /// By how much the windows are shifted that this end announces after its SYN.
+    pub(crate) const fn window_shift(&self) -> u8 {
+        self.receiver.shift()
     }
 }

@@ -28,6 +28,8 @@ mod acks;
 mod autotune;
 mod config;
 mod connection;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod hold;
 mod output;
 mod probes;

@@ -77,19 +77,19 @@ impl Receiver {
         }
     }
 
-    /// The peer's SYN arrived.
-    pub(crate) fn synchronise(&mut self, start: SeqNum) {
+    /// The peer's SYN arrived; `scaled` and `sack` say what both sides do.
+    pub(crate) fn synchronise(&mut self, start: SeqNum, scaled: bool, sack: bool) {
         self.start = start;
-        self.next = 1;
-        self.edge = 1 + self.tuning.initial_window();
-    }
-
-    /// The handshake is complete; `scaled` and `sack` say what both sides do.
-    pub(crate) const fn establish(&mut self, now: Time, scaled: bool, sack: bool) {
         self.sack = sack;
         if !scaled {
             self.shift = 0;
         }
+        self.next = 1;
+        self.edge = 1 + self.tuning.initial_window();
+    }
+
+    /// The handshake is complete.
+    pub(crate) const fn establish(&mut self, now: Time) {
         self.tuning.start(now);
         self.acknowledged = self.next;
     }

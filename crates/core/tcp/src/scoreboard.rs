@@ -476,18 +476,15 @@ impl Scoreboard {
     }
 
     /// Counts anew what is counted along; a mismatch is a bug of this file.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn assert_consistent(&self) {
-        let count = |fate| self.sent.iter().filter(|sent| sent.fate == fate).count();
-        assert_eq!(
-            count(Fate::InFlight),
-            usize::try_from(self.in_flight).unwrap()
-        );
-        assert_eq!(count(Fate::Lost), usize::try_from(self.lost).unwrap());
-        assert_eq!(
-            count(Fate::Sacked),
-            usize::try_from(self.sacked_count).unwrap()
-        );
+        let count = |fate| {
+            let segments = self.sent.iter().filter(|sent| sent.fate == fate);
+            u32::try_from(segments.count())
+        };
+        assert_eq!(count(Fate::InFlight), Ok(self.in_flight));
+        assert_eq!(count(Fate::Lost), Ok(self.lost));
+        assert_eq!(count(Fate::Sacked), Ok(self.sacked_count));
         let adjacent = self.sent.iter().zip(self.sent.iter().skip(1));
         adjacent.for_each(|(one, next)| assert_eq!(one.end(), next.start));
     }

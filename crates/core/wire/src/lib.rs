@@ -17,7 +17,7 @@ extern crate std;
 mod decode;
 mod error;
 mod frame;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod http;
 mod ip;

@@ -72,7 +72,11 @@ impl Connection {
             .timestamps
             .filter(|_| self.negotiated.timestamps)
             .map(|timestamps| (timestamps.value, now));
-        self.receiver.synchronise(segment.seq);
+        self.receiver.synchronise(
+            segment.seq,
+            self.negotiated.peer_shift.is_some(),
+            self.negotiated.sack,
+        );
     }
 
     pub(super) fn sample_handshake(&mut self, now: Time) {
@@ -91,11 +95,7 @@ impl Connection {
     pub(super) fn establish(&mut self, now: Time, segment: &Segment) {
         self.state = State::Established;
         self.handshake.due_at = None;
-        self.receiver.establish(
-            now,
-            self.negotiated.peer_shift.is_some(),
-            self.negotiated.sack,
-        );
+        self.receiver.establish(now);
         let mss = self.negotiated.mss.min(self.config.mss);
         let payload = full_segment(mss, self.negotiated.timestamps);
         // The window of a SYN is never scaled; that of the ACK which ends the handshake is.

@@ -2,7 +2,6 @@
 
 mod conformance;
 mod marks_and_doubts;
-mod pair;
 mod properties;
 mod script;
 mod transfers;

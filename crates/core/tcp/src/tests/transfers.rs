@@ -8,7 +8,7 @@ use congestion::{Algorithm, SlowStart};
 use units::{Bytes, Time};
 use wire::TcpFlags;
 
-use super::pair::{Fate, Fates, Pair};
+use crate::fuzz::pair::{Fate, Fates, Pair};
 use crate::{Config, Event, LossDetection, ReceiveBuffer, State};
 
 const RTT: Duration = Duration::from_millis(100);
@@ -306,7 +306,7 @@ fn the_receive_window_grows_with_what_is_read() {
     let mut client = Config::linux();
     client.algorithm = Algorithm::Cubic(SlowStart::Standard);
     let (pair, _) = run(client, Config::linux(), 8_000_000);
-    let windows = |end: &super::pair::End| {
+    let windows = |end: &crate::fuzz::pair::End| {
         let shift = end.sent_segments[0].1.options.window_scale.unwrap();
         end.sent_segments
             .iter()

@@ -2,16 +2,17 @@
 
 use core::time::Duration;
 
-use std::boxed::Box;
-use std::collections::BTreeMap;
-use std::vec::Vec;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
 use units::{SeqNum, Time};
 
 use crate::{Config, Connection, EcnCodepoint, Event, Output, Placement, Segment};
 
 /// What the wire does to a packet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     Deliver,
     Lose,
     Repeat,
@@ -19,44 +20,46 @@ pub(super) enum Fate {
     Mark,
     Delay(Duration),
     /// Not before this moment, then in order.
+    #[cfg(test)]
     Hold(Time),
 }
 
 /// One end with its application's view: what was written, read, and where received bytes went.
 #[derive(Debug)]
-pub(super) struct End {
-    pub(super) connection: Option<Connection>,
+pub(crate) struct End {
+    pub(crate) connection: Option<Connection>,
     config: Config,
-    pub(super) events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
     to_write: u64,
     written: u64,
     close_after: bool,
-    pub(super) read: u64,
+    pub(crate) read: u64,
     /// Whether the application reads at once.
-    pub(super) reads: bool,
+    pub(crate) reads: bool,
     /// Received ranges by offset, to see that nothing is invented.
     placed: BTreeMap<u64, u64>,
-    pub(super) sent_segments: Vec<(Time, Segment)>,
+    pub(crate) sent_segments: Vec<(Time, Segment)>,
     /// Right edge that was promised.
-    edge: Option<u64>,
+    edge: Option<SeqNum>,
     iss: SeqNum,
 }
 
 /// Side, index of the packet among that side's, and the packet itself decide what becomes of it.
-pub(super) type Fates = Box<dyn FnMut(usize, u64, &Segment) -> Fate>;
+pub(crate) type Fates = Box<dyn FnMut(usize, u64, &Segment) -> Fate>;
 
-pub(super) struct Pair {
-    pub(super) now: Time,
-    pub(super) ends: [End; 2],
+pub(crate) struct Pair {
+    pub(crate) now: Time,
+    pub(crate) ends: [End; 2],
     delay: Duration,
     wire: BTreeMap<(Time, u64), (usize, Segment, u64)>,
     sequence: u64,
-    pub(super) fate: Fates,
+    pub(crate) fate: Fates,
     counts: [u64; 2],
 }
 
 impl Pair {
-    pub(super) fn new(client: Config, server: Config, rtt: Duration) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(client: Config, server: Config, rtt: Duration) -> Self {
         Self::with_iss(
             client,
             server,
@@ -66,7 +69,7 @@ impl Pair {
         )
     }
 
-    pub(super) fn with_iss(
+    pub(crate) fn with_iss(
         client: Config,
         server: Config,
         rtt: Duration,
@@ -101,14 +104,14 @@ impl Pair {
     }
 
     /// `bytes` are to be written by `side` as soon as there is room, then a FIN.
-    pub(super) fn send(&mut self, side: usize, bytes: u64, close: bool) {
+    pub(crate) fn send(&mut self, side: usize, bytes: u64, close: bool) {
         self.ends[side].to_write += bytes;
         self.ends[side].close_after = close;
         self.serve(side);
     }
 
     /// Runs until nothing is left to do or `until` has come.
-    pub(super) fn run(&mut self, until: Time) {
+    pub(crate) fn run(&mut self, until: Time) {
         self.serve(0);
         self.serve(1);
         let mut steps = 0;
@@ -207,6 +210,7 @@ impl Pair {
             Fate::Lose => (0, arrival),
             Fate::Repeat => (2, arrival),
             Fate::Delay(extra) => (1, arrival + extra),
+            #[cfg(test)]
             Fate::Hold(until) => (1, arrival.max(until)),
         };
         for _ in 0..copies {
@@ -218,14 +222,14 @@ impl Pair {
 }
 
 impl End {
-    pub(super) fn state(&self) -> crate::State {
+    pub(crate) fn state(&self) -> crate::State {
         self.connection
             .as_ref()
             .map_or(crate::State::Closed, Connection::state)
     }
 
     /// Bytes received in one piece from the beginning.
-    pub(super) fn received(&self) -> u64 {
+    pub(crate) fn received(&self) -> u64 {
         let mut end = 0;
         for (&start, &len) in &self.placed {
             assert!(start <= end, "a hole at {end} before {start}");
@@ -259,22 +263,14 @@ impl End {
             .first()
             .and_then(|(_, syn)| syn.options.window_scale.filter(|_| scaled))
             .unwrap_or(0);
-        let window = u64::from(segment.window) << shift;
-        let base = self.edge.unwrap_or(0);
-        let near = SeqNum::new(u32::try_from(base & 0xffff_ffff).unwrap());
-        let distance = (ack + u32::try_from(window).unwrap()).distance_from(near);
-        if self.edge.is_some() {
+        let edge = ack + (u32::from(segment.window) << shift);
+        if let Some(before) = self.edge.replace(edge) {
+            let moved = edge.distance_from(before);
             assert!(
-                distance >= 0,
+                moved >= 0,
                 "the right edge moved back by {}",
-                -i64::from(distance)
+                -i64::from(moved)
             );
         }
-        let edge = base.wrapping_add_signed(i64::from(distance));
-        self.edge = Some(if self.edge.is_some() {
-            edge
-        } else {
-            u64::from((ack + u32::try_from(window).unwrap()).get())
-        });
     }
 }
