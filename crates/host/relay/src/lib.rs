@@ -30,6 +30,7 @@ mod buffer;
 mod check;
 mod cidr;
 mod config;
+mod door;
 mod event;
 mod exchange;
 mod host;

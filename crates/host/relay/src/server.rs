@@ -4,28 +4,21 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use profile::Side;
 use sys::socket::Applied;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::buffer::Buffers;
+use crate::door::{Door, Visitor};
 use crate::event::{Event, Events, Stage};
 use crate::pool::{self, Pool};
 use crate::session::Session;
 use crate::tcp::Tcp;
-use crate::{Config, Front, HttpRelay, TcpRelay, host, looks};
-
-/// Waiting connections in the kernel, beyond which it drops SYNs; `net.core.somaxconn` bounds it.
-const BACKLOG: u32 = 4096;
-/// After the kernel ran out of something that an accepted connection needs; doubles up to the maximum.
-/// Without a pause a full descriptor table would turn the listener into a busy loop.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const MAX_PAUSE: Duration = Duration::from_secs(1);
+use crate::{Config, Front, HttpRelay, TcpRelay, door, host, looks};
 
 /// The relay cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -76,13 +69,13 @@ pub async fn run(
     let mut bound = Vec::new();
     for mut relay in config.http {
         let congestion = try_server_profile(&mut relay.front, forgets_windows)?;
-        let (listener, applied) = bind(&relay.front)?;
+        let (listener, applied) = door::bind(relay.front.listen, &relay.front.client_profile)?;
         let relay = Arc::new(relay);
         bound.push((listener, applied, Bound::Http { relay, congestion }));
     }
     for mut relay in config.tcp {
         try_server_profile(&mut relay.front, forgets_windows)?;
-        let (listener, applied) = bind(&relay.front)?;
+        let (listener, applied) = door::bind(relay.front.listen, &relay.front.client_profile)?;
         // Accepted sockets inherit it: see the `tcp` module for what it is about.
         sys::socket::keep_urgent_inline(&listener).map_err(|source| RunError::Listen {
             address: relay.front.listen,
@@ -146,29 +139,6 @@ fn try_server_profile(
         },
     )?;
     Ok(sys::socket::congestion_control(&socket).ok())
-}
-
-/// A listener with the client-side profile on it, which accepted sockets inherit.
-fn bind(relay: &Front) -> Result<(TcpListener, Vec<Applied>), RunError> {
-    let address = relay.listen;
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    };
-    let socket = socket.map_err(|source| RunError::Socket { address, source })?;
-    let listen = |source| RunError::Listen { address, source };
-    // A restart must not wait for the last run's connections to leave TIME_WAIT.
-    socket.set_reuseaddr(true).map_err(listen)?;
-    let applied = sys::socket::apply(&socket, &relay.client_profile, Side::Client, address)
-        .map_err(|source| RunError::Profile {
-            side: Side::Client,
-            address,
-            source: Box::new(source),
-        })?;
-    socket.bind(address).map_err(listen)?;
-    let listener = socket.listen(BACKLOG).map_err(listen)?;
-    Ok((listener, applied))
 }
 
 /// One listener and its clients.
@@ -260,14 +230,21 @@ impl Server {
             Service::Http(http) => Some(tokio::spawn(pool::keep(Arc::clone(&http.pool)))),
             Service::Tcp(_) => None,
         };
+        let mut door = Door::new(
+            listener,
+            profile,
+            front.allow.clone(),
+            front.connections,
+            Arc::clone(&self.events),
+        );
         let mut clients = JoinSet::new();
         let mut draining = self.draining.clone();
         tokio::select! {
             biased;
             _ = draining.wait_for(|draining| *draining) => {}
-            () = self.accept(&listener, &mut clients) => {}
+            () = self.accept(&mut door, &mut clients) => {}
         }
-        drop(listener);
+        drop(door);
         if let (Service::Http(http), Some(keeper)) = (&self.service, keeper) {
             keeper.abort();
             http.pool.stop();
@@ -276,76 +253,18 @@ impl Server {
     }
 
     /// Accepts clients for ever.
-    async fn accept(&mut self, listener: &TcpListener, clients: &mut JoinSet<()>) {
-        let places = Arc::new(Semaphore::new(self.service.front().connections));
-        let mut pause = FIRST_PAUSE;
-        let congestion = self.congestion_of(listener);
+    async fn accept(&mut self, door: &mut Door, clients: &mut JoinSet<()>) {
         loop {
-            // At the limit, clients wait in the kernel's queue instead of being turned away.
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
-            };
-            while clients.try_join_next().is_some() {}
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    pause = FIRST_PAUSE;
-                    if self.admits(peer) {
-                        if let Some(name) = &congestion {
-                            self.keep_congestion(&stream, peer, name);
-                        }
-                        self.accepted += 1;
-                        let id = self.accepted;
-                        self.service.start(clients, id, stream, peer, place);
-                    }
-                }
-                Err(error) if is_shortage(&error) => {
-                    (self.events)(Event::Warning {
-                        name: "accept-shortage",
-                        text: format!(
-                            "cannot accept clients: {error}; next attempt in {}. \
-                             `ulimit -n` bounds the descriptors of a process",
-                            units::format_span(pause)
-                        ),
-                    });
-                    sleep(pause).await;
-                    pause = (pause * 2).min(MAX_PAUSE);
-                }
-                // The client left before it was accepted (accept(2) passes its network errors on).
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// Whether this client may connect; told where not.
-    /// The congestion control that clients' sockets must have; `None` where the profile leaves it open.
-    fn congestion_of(&self, listener: &TcpListener) -> Option<String> {
-        let chosen = &self.service.front().client_profile.congestion_control;
-        let effective = sys::socket::congestion_control(listener).ok();
-        effective.filter(|name| chosen.contains(name))
-    }
-
-    /// Accepted sockets inherit the listener's congestion control, unless their route has one of its own. The
-    /// profile is the nearer word.
-    fn keep_congestion(&self, stream: &TcpStream, peer: SocketAddr, name: &str) {
-        let kept = sys::socket::keep_congestion_control(stream, name, Side::Client, peer);
-        if let Err(error) = kept {
-            (self.events)(Event::Warning {
-                name: "profile-not-in-effect",
-                text: crate::chain(&error),
-            });
-        }
-    }
-
-    fn admits(&self, peer: SocketAddr) -> bool {
-        let allowed = &self.service.front().allow;
-        let admitted = allowed.iter().any(|block| block.contains(peer.ip()));
-        if !admitted {
-            (self.events)(Event::Refused {
+            let Visitor {
+                stream,
                 peer,
-                why: "its address is in no allowed block".into(),
-            });
+                place,
+            } = door.next().await;
+            while clients.try_join_next().is_some() {}
+            self.accepted += 1;
+            let id = self.accepted;
+            self.service.start(clients, id, stream, peer, place);
         }
-        admitted
     }
 
     /// Waits for clients to finish, and cuts off what is left at the deadline.
@@ -369,10 +288,4 @@ impl Server {
             hot_ratio: pool.map(|pool| pool.hot_ratio()),
         });
     }
-}
-
-/// Whether accepting failed for want of something that may be there again later.
-fn is_shortage(error: &io::Error) -> bool {
-    // EMFILE, ENFILE, ENOBUFS, ENOMEM of Linux, which io::ErrorKind does not tell apart.
-    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
 }

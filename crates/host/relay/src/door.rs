@@ -1,0 +1,162 @@
+//! A listener, and who may come in by it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use profile::{Side, TcpProfile};
+use sys::socket::Applied;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+
+use crate::event::{Event, Events};
+use crate::{Cidr, RunError};
+
+/// Waiting connections in the kernel, beyond which it drops SYNs; `net.core.somaxconn` bounds it.
+const BACKLOG: u32 = 4096;
+/// After the kernel ran out of something that an accepted connection needs; doubles up to the maximum.
+/// Without a pause a full descriptor table would turn the listener into a busy loop.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// A listener that lets in whom it may, as many as there are places.
+pub(crate) struct Door {
+    listener: TcpListener,
+    allow: Vec<Cidr>,
+    places: Arc<Semaphore>,
+    /// The congestion control that accepted sockets must have; `None` where the profile leaves it open.
+    congestion: Option<String>,
+    pause: Duration,
+    events: Events,
+}
+
+/// Somebody who came in, and the place that is theirs until they leave.
+pub(crate) struct Visitor {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
+/// A listener with the client-side profile on it, which accepted sockets inherit.
+pub(crate) fn bind(
+    address: SocketAddr,
+    profile: &TcpProfile,
+) -> Result<(TcpListener, Vec<Applied>), RunError> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    };
+    let socket = socket.map_err(|source| RunError::Socket { address, source })?;
+    let listen = |source| RunError::Listen { address, source };
+    // A restart must not wait for the last run's connections to leave TIME_WAIT.
+    socket.set_reuseaddr(true).map_err(listen)?;
+    let applied =
+        sys::socket::apply(&socket, profile, Side::Client, address).map_err(|source| {
+            RunError::Profile {
+                side: Side::Client,
+                address,
+                source: Box::new(source),
+            }
+        })?;
+    socket.bind(address).map_err(listen)?;
+    let listener = socket.listen(BACKLOG).map_err(listen)?;
+    Ok((listener, applied))
+}
+
+// === impl Door ===
+
+impl Door {
+    /// `listener` has `profile` on it: see [`bind`].
+    pub(crate) fn new(
+        listener: TcpListener,
+        profile: &TcpProfile,
+        allow: Vec<Cidr>,
+        places: usize,
+        events: Events,
+    ) -> Self {
+        let effective = sys::socket::congestion_control(&listener).ok();
+        let congestion = effective.filter(|name| profile.congestion_control.contains(name));
+        Self {
+            listener,
+            allow,
+            places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
+            congestion,
+            pause: FIRST_PAUSE,
+            events,
+        }
+    }
+
+    /// The next who may come in. Nobody is lost where this is given up while it waits.
+    pub(crate) async fn next(&mut self) -> Visitor {
+        loop {
+            // At the limit, clients wait in the kernel's queue instead of being turned away.
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+                // The semaphore is never closed.
+                std::future::pending().await
+            };
+            match self.listener.accept().await {
+                Ok((stream, peer)) => {
+                    self.pause = FIRST_PAUSE;
+                    if self.admits(peer) {
+                        self.keep_congestion(&stream, peer);
+                        return Visitor {
+                            stream,
+                            peer,
+                            place,
+                        };
+                    }
+                }
+                Err(error) if is_shortage(&error) => {
+                    (self.events)(Event::Warning {
+                        name: "accept-shortage",
+                        text: format!(
+                            "cannot accept clients: {error}; next attempt in {}. \
+                             `ulimit -n` bounds the descriptors of a process",
+                            units::format_span(self.pause)
+                        ),
+                    });
+                    sleep(self.pause).await;
+                    self.pause = (self.pause * 2).min(MAX_PAUSE);
+                }
+                // The client left before it was accepted (accept(2) passes its network errors on).
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Accepted sockets inherit the listener's congestion control, unless their route has one of its own. The
+    /// profile is the nearer word.
+    fn keep_congestion(&self, stream: &TcpStream, peer: SocketAddr) {
+        let Some(name) = &self.congestion else {
+            return;
+        };
+        let kept = sys::socket::keep_congestion_control(stream, name, Side::Client, peer);
+        if let Err(error) = kept {
+            (self.events)(Event::Warning {
+                name: "profile-not-in-effect",
+                text: crate::chain(&error),
+            });
+        }
+    }
+
+    /// Whether this client may connect; told where not.
+    fn admits(&self, peer: SocketAddr) -> bool {
+        let admitted = self.allow.iter().any(|block| block.contains(peer.ip()));
+        if !admitted {
+            (self.events)(Event::Refused {
+                peer,
+                why: "its address is in no allowed block".into(),
+            });
+        }
+        admitted
+    }
+}
+
+/// Whether accepting failed for want of something that may be there again later.
+fn is_shortage(error: &io::Error) -> bool {
+    // EMFILE, ENFILE, ENOBUFS, ENOMEM of Linux, which io::ErrorKind does not tell apart.
+    matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
+}
