@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use profile::TlsProfile;
 use units::{Bytes, Rate};
 
 use crate::commands::flow::arguments::Flow;
@@ -161,8 +162,10 @@ pub(crate) struct Relay {
 pub(crate) enum RelayCommand {
     Http(RelayHttp),
     Tcp(RelayTcp),
+    Tls(RelayTls),
     Run(RelayRun),
     Check(RelayCheck),
+    Ca(RelayCa),
 }
 
 /// Relay plain HTTP/1.1 to one server over a pool of connections that are already fast.
@@ -273,6 +276,120 @@ pub(crate) struct RelayTcp {
     /// Print the same relay as a configuration file, and do nothing.
     #[arg(long)]
     pub(crate) print_config: bool,
+}
+
+/// End clients' TLS, begin it to the server, or both, with a TCP profile on each side.
+///
+/// With --certificate, clients speak TLS to this relay; without, they speak in the clear and the relay
+/// encrypts. Towards the server it speaks TLS unless --upstream plain. What passes between is a byte
+/// stream, as with `relay tcp`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul relay ca store.example --dir ca        # a certificate that your clients can trust
+  longhaul relay tls :443 store.example:443 --certificate ca/store.example.pem ca/store.example.key
+  longhaul relay tls :443 10.0.0.5:80 --certificate cert.pem key.pem --upstream plain
+  longhaul relay tls 127.0.0.1:9000 store.example:443 --tls-profile s3
+
+Profiles of TLS:
+  default     1.2 and 1.3, X25519MLKEM768 first
+  s3          1.3 alone, X25519MLKEM768 first
+  compatible  1.2 and 1.3 without the hybrid, for old peers and old boxes on the path")]
+pub(crate) struct RelayTls {
+    /// Where clients connect, such as `0.0.0.0:443` or `[::]:443`.
+    #[arg(value_name = "LISTEN", value_parser = listen_address)]
+    pub(crate) listen: SocketAddr,
+
+    /// The server, as `HOST:PORT`.
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: String,
+
+    /// A certificate chain and its key, in PEM; repeat for several, of which SNI chooses.
+    #[arg(long, num_args = 2, value_names = ["CERT", "KEY"])]
+    pub(crate) certificate: Vec<PathBuf>,
+
+    /// Ask clients for a certificate that one of these authorities has signed.
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub(crate) client_ca: Option<PathBuf>,
+
+    /// Send clients who ask for this name (SNI) elsewhere; repeat for several.
+    #[arg(long, num_args = 2, value_names = ["NAME", "TARGET"], requires = "certificate")]
+    pub(crate) route: Vec<String>,
+
+    /// Whether the server is spoken to with TLS.
+    #[arg(long, default_value = "tls", value_name = "tls|plain")]
+    pub(crate) upstream: UpstreamTls,
+
+    /// The name that the server's certificate must be for; default: the target's host.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) upstream_name: Option<String>,
+
+    /// Who may have signed it; default: the authorities that this host trusts.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) upstream_ca: Option<PathBuf>,
+
+    /// The certificate chain and key to show a server that asks.
+    #[arg(long, num_args = 2, value_names = ["CERT", "KEY"])]
+    pub(crate) upstream_certificate: Vec<PathBuf>,
+
+    /// Versions and key exchanges: `default`, `s3` or `compatible`.
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    pub(crate) tls_profile: TlsProfile,
+
+    /// Append every session's secrets to this file, for Wireshark. Whoever reads it reads everything.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_log: Option<PathBuf>,
+
+    /// TCP profile of the client side (see `longhaul profile list`).
+    #[arg(long, default_value = "lan", value_name = "NAME")]
+    pub(crate) client_profile: String,
+
+    /// TCP profile of the server side.
+    #[arg(long, default_value = "wan", value_name = "NAME")]
+    pub(crate) server_profile: String,
+
+    /// Clients that may connect, as CIDR; repeat for several. Default: loopback and private networks.
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) allow: Vec<String>,
+
+    /// Print what happens as JSON lines on stdout.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the same relay as a configuration file, and do nothing.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum UpstreamTls {
+    Tls,
+    Plain,
+}
+
+/// Make a certificate authority of your own, and a certificate that it has signed.
+///
+/// An authority that is already in the directory is used again, so that clients need to trust it only
+/// once. Keys are readable for their owner alone.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul relay ca store.example '*.store.example' --dir ca
+  longhaul relay ca 10.0.0.5 relay.site.example --dir /etc/longhaul/ca --json
+
+How clients are told to trust it is printed. Whoever holds ca.key can pose as any server to them.")]
+pub(crate) struct RelayCa {
+    /// Names and addresses that the certificate is for; `*.` stands for one label.
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+
+    /// Where the files are, or go.
+    #[arg(long, default_value = "longhaul-ca", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

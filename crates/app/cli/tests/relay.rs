@@ -7,6 +7,7 @@ mod common;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -305,6 +306,96 @@ fn a_byte_stream_is_relayed_by_one_line_and_by_the_file_that_it_prints() {
     }
 }
 
+/// Sends a line as `openssl s_client` and returns what came back until the end.
+fn say_with_openssl(address: SocketAddr, authority: &Path, line: &str) -> String {
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-quiet", "-verify_return_error"])
+        .args(["-verify_hostname", "store.example"])
+        .args(["-servername", "store.example"])
+        .args(["-connect", &address.to_string()])
+        .arg("-CAfile")
+        .arg(authority)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("openssl is installed");
+    let mut stdin = client.stdin.take().unwrap();
+    stdin.write_all(line.as_bytes()).unwrap();
+    let mut said = String::new();
+    let mut stdout = client.stdout.take().unwrap();
+    stdout.read_to_string(&mut said).unwrap();
+    client.wait().unwrap();
+    said
+}
+
+#[test]
+fn a_certificate_of_ones_own_authority_lets_https_clients_through() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = run(longhaul()
+        .args(["relay", "ca", "store.example", "--dir"])
+        .arg(directory.path()));
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let authority = directory.path().join("ca.pem");
+    for client in ["boto3", "aws-cli", "rclone", "Java", "Firefox", "Chrome"] {
+        assert!(made.stdout.contains(client), "{client}: {made:?}");
+    }
+    assert!(
+        made.stdout.contains(authority.to_str().unwrap()),
+        "{made:?}"
+    );
+
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = service.local_addr().unwrap().to_string();
+    let mut command = longhaul();
+    command
+        .args([
+            "relay",
+            "tls",
+            "127.0.0.1:0",
+            &target,
+            "--upstream",
+            "plain",
+        ])
+        .arg("--certificate")
+        .arg(directory.path().join("store.example.pem"))
+        .arg(directory.path().join("store.example.key"));
+    let printed = run(command.arg("--print-config"));
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &printed.stdout).unwrap();
+    let mut by_file = longhaul();
+    by_file
+        .args(["relay", "run", "--json", "--config"])
+        .arg(file.path());
+    let mut relay = Relay::start(&mut by_file);
+
+    let serving = thread::spawn(move || {
+        let (mut server, _) = service.accept().unwrap();
+        let mut got = [0; 6];
+        server.read_exact(&mut got).unwrap();
+        server.write_all(b"bye").unwrap();
+        got
+    });
+    assert_eq!(
+        say_with_openssl(relay.address, &authority, "hello\n"),
+        "bye"
+    );
+    assert_eq!(&serving.join().unwrap(), b"hello\n");
+    let done = relay.event("connection-done");
+    assert_eq!(done["client_tls"]["version"], "1.3");
+    assert_eq!(done["client_tls"]["server_name"], "store.example");
+}
+
+#[test]
+fn a_certificate_that_is_not_there_is_named_before_the_first_client() {
+    let refused = run(longhaul()
+        .args(["relay", "tls", "127.0.0.1:0", "127.0.0.1:9"])
+        .args(["--certificate", "/nowhere/cert.pem", "/nowhere/key.pem"]));
+    assert_eq!(refused.code, Some(3), "{refused:?}");
+    assert!(refused.stderr.contains("/nowhere/cert.pem"), "{refused:?}");
+}
+
 #[test]
 fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -344,7 +435,7 @@ fn help_teaches_with_examples() {
         assert!(help.stdout.contains(part), "{part}: {}", help.stdout);
     }
     let help = run(longhaul().args(["relay", "--help"]));
-    for verb in ["http", "tcp", "run", "check"] {
+    for verb in ["http", "tcp", "tls", "run", "check", "ca"] {
         assert!(help.stdout.contains(verb), "{verb}: {}", help.stdout);
     }
 }

@@ -5,7 +5,9 @@
 //! it into effect and reads it back, and the lab compares them. Only what is really applied is a field
 //! here; a setting that nothing obeys would be a promise nobody keeps.
 //!
-//! A profile inherits from another by `extends`; the built-in ones are [`builtin::NAMES`].
+//! A [`TlsProfile`] says how a side speaks TLS.
+//!
+//! A TCP profile inherits from another by `extends`; the built-in ones are [`builtin::NAMES`].
 
 #![no_std]
 
@@ -18,11 +20,13 @@ mod set;
 mod setting;
 mod side;
 mod tcp;
+mod tls;
 
 pub use set::{ProfileError, ProfileSet};
 pub use setting::Setting;
 pub use side::Side;
 pub use tcp::{KeepAlive, RawTcpProfile, TcpProfile};
+pub use tls::{TlsGroup, TlsProfile, TlsVersion, UnknownTlsProfile};
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use profile::{Side, TcpProfile};
 use serde::Serialize;
 use sys::socket::{ApplyError, apply};
 
+use crate::tls::settings::{Settings, TlsError};
 use crate::{AppliedOption, Config, Front, host};
 
 /// What a configuration would do on this host.
@@ -59,6 +60,15 @@ pub enum CheckError {
         #[source]
         source: io::Error,
     },
+    /// TLS cannot be spoken as configured.
+    #[error("the relay on {listen} cannot speak TLS as configured")]
+    Tls {
+        /// The address to listen on.
+        listen: SocketAddr,
+        /// What is wrong.
+        #[source]
+        source: Box<TlsError>,
+    },
 }
 
 /// Tries a configuration on sockets of this host, without listening and without contacting the target.
@@ -73,6 +83,13 @@ pub fn check(config: &Config) -> Result<Report, CheckError> {
         })?);
     }
     for relay in &config.tcp {
+        relays.push(check_front(&relay.front, |_| Vec::new())?);
+    }
+    for relay in &config.tls {
+        Settings::load(relay).map_err(|source| CheckError::Tls {
+            listen: relay.front.listen,
+            source: Box::new(source),
+        })?;
         relays.push(check_front(&relay.front, |_| Vec::new())?);
     }
     Ok(Report { relays })

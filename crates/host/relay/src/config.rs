@@ -5,6 +5,7 @@ mod options;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +20,10 @@ use units::{Bytes, Rate};
 use crate::Cidr;
 pub use options::{HttpOptions, LimitOptions, PoolOptions, PrimeOptions};
 pub use tcp::{TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay};
+pub use tls::{
+    TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay, TlsRoute,
+    TlsRouteOptions, TlsServer, Upstream,
+};
 
 /// A valid configuration of at least one relay.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -27,6 +32,8 @@ pub struct Config {
     pub http: Vec<HttpRelay>,
     /// The byte-stream relays.
     pub tcp: Vec<TcpRelay>,
+    /// The relays that end TLS or begin it.
+    pub tls: Vec<TlsRelay>,
 }
 
 /// What every relay has, whatever it speaks: a listener, and a target behind it.
@@ -152,6 +159,9 @@ struct Document {
     /// Byte-stream relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tcp: Vec<TcpOptions>,
+    /// Relays that end TLS or begin it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tls: Vec<TlsOptions>,
 }
 
 // === impl Config ===
@@ -174,10 +184,17 @@ impl Config {
         Self::resolve(options.into())
     }
 
+    /// The configuration of one relay that ends TLS or begins it, as a command line describes it.
+    pub fn tls(options: TlsOptions) -> Result<Self, ConfigError> {
+        Self::resolve(options.into())
+    }
+
     /// What all relays have in common, in the order of the configuration.
     pub fn fronts(&self) -> impl Iterator<Item = &Front> {
         let http = self.http.iter().map(|relay| &relay.front);
-        http.chain(self.tcp.iter().map(|relay| &relay.front))
+        let tcp = self.tcp.iter().map(|relay| &relay.front);
+        http.chain(tcp)
+            .chain(self.tls.iter().map(|relay| &relay.front))
     }
 
     fn resolve(document: Document) -> Result<Self, ConfigError> {
@@ -187,9 +204,11 @@ impl Config {
             .iter()
             .map(ToString::to_string)
             .collect();
-        if document.http.is_empty() && document.tcp.is_empty() {
+        if document.http.is_empty() && document.tcp.is_empty() && document.tls.is_empty() {
             problems.push(
-                "there is nothing to relay: write at least one [[http]] or [[tcp]] table".into(),
+                "there is nothing to relay: write at least one [[http]], [[tcp]] or [[tls]] \
+                 table"
+                    .into(),
             );
         }
         let http = resolve_all(document.http, "http", &mut problems, |options| {
@@ -198,8 +217,11 @@ impl Config {
         let tcp = resolve_all(document.tcp, "tcp", &mut problems, |options| {
             options.resolve(&profiles)
         });
+        let tls = resolve_all(document.tls, "tls", &mut problems, |options| {
+            options.resolve(&profiles)
+        });
         if problems.is_empty() {
-            Ok(Self { http, tcp })
+            Ok(Self { http, tcp, tls })
         } else {
             Err(ConfigError::Invalid(problems))
         }
@@ -244,6 +266,15 @@ impl From<TcpOptions> for Document {
     fn from(options: TcpOptions) -> Self {
         Self {
             tcp: vec![options],
+            ..Self::default()
+        }
+    }
+}
+
+impl From<TlsOptions> for Document {
+    fn from(options: TlsOptions) -> Self {
+        Self {
+            tls: vec![options],
             ..Self::default()
         }
     }

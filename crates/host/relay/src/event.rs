@@ -221,6 +221,27 @@ pub struct ConnectionDone {
     pub client_side: Option<SideReport>,
     /// The server's.
     pub server_side: Option<SideReport>,
+    /// What was agreed with the client, where the relay ends its TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_tls: Option<TlsReport>,
+    /// What was agreed with the server, where the relay speaks TLS to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_tls: Option<TlsReport>,
+}
+
+/// What a TLS handshake agreed on.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct TlsReport {
+    /// `1.2` or `1.3`.
+    pub version: String,
+    /// The cipher suite, by IANA's name as the library writes it.
+    pub cipher_suite: String,
+    /// The key exchange group; none where a session of 1.2 was resumed.
+    pub group: Option<String>,
+    /// Whether an earlier session was taken up again.
+    pub resumed: bool,
+    /// The name that the client asked for (SNI), or the server was asked for.
+    pub server_name: Option<String>,
 }
 
 /// What the kernel knew of one side's connection at its end (`TCP_INFO`).
@@ -313,6 +334,10 @@ pub enum Phase {
     Tunnel,
     /// Reading the client's PROXY header.
     ProxyHeader,
+    /// The client's TLS handshake.
+    ClientHandshake,
+    /// The TLS handshake with the target.
+    ServerHandshake,
     /// Both directions of a byte stream are open.
     Data,
     /// One direction has ended.

@@ -8,6 +8,8 @@
 //!              client)     request)    connections)                  on each side)
 //! ```
 //!
+//! TLS can be ended on either side, or on both (`tls`).
+//!
 //! - [`Config`] says what to listen on and how; [`check()`] tells what the kernel makes of it.
 //! - [`run`] serves until it is told to stop, and reports everything as [`Event`]s.
 //!
@@ -31,6 +33,7 @@ mod check;
 mod cidr;
 mod config;
 mod door;
+mod ending;
 mod event;
 mod exchange;
 mod host;
@@ -42,6 +45,7 @@ mod server;
 mod session;
 mod stream;
 mod tcp;
+mod tls;
 mod upstream;
 
 pub use check::{CheckError, RelayReport, Report, check};
@@ -49,10 +53,16 @@ pub use cidr::{Cidr, ParseCidrError};
 pub use config::{
     Config, ConfigError, Front, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits,
     PoolOptions, PrimeOptions, Priming, Target, TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay,
+    TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay, TlsRoute,
+    TlsRouteOptions, TlsServer, Upstream,
 };
-pub use event::{AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage};
+pub use event::{
+    AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, TlsReport,
+};
 pub use proxy_protocol::Version as ProxyVersion;
 pub use server::{RunError, run};
+pub use tls::authority::{Authority, AuthorityError};
+pub use tls::settings::TlsError;
 
 /// An error and its sources in one line, for events: they have no place for a chain.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {

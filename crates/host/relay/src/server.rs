@@ -18,7 +18,9 @@ use crate::event::{Event, Events, Stage};
 use crate::pool::{self, Pool};
 use crate::session::Session;
 use crate::tcp::Tcp;
-use crate::{Config, Front, HttpRelay, TcpRelay, door, host, looks};
+use crate::tls::Tls;
+use crate::tls::settings::{Settings, TlsError};
+use crate::{Config, Front, HttpRelay, TcpRelay, TlsRelay, door, host, looks};
 
 /// The relay cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +54,15 @@ pub enum RunError {
         #[source]
         source: Box<sys::socket::ApplyError>,
     },
+    /// TLS cannot be spoken as configured.
+    #[error("the relay on {address} cannot speak TLS as configured")]
+    Tls {
+        /// The address to listen on.
+        address: SocketAddr,
+        /// What is wrong.
+        #[source]
+        source: Box<TlsError>,
+    },
 }
 
 /// Serves until `shutdown` resolves, then drains: no new clients, requests and connections under way are
@@ -83,6 +94,16 @@ pub async fn run(
         })?;
         bound.push((listener, applied, Bound::Tcp(Arc::new(relay))));
     }
+    for mut relay in config.tls {
+        try_server_profile(&mut relay.front, forgets_windows)?;
+        let settings = Settings::load(&relay).map_err(|source| RunError::Tls {
+            address: relay.front.listen,
+            source: Box::new(source),
+        })?;
+        let (listener, applied) = door::bind(relay.front.listen, &relay.front.client_profile)?;
+        let relay = Arc::new(relay);
+        bound.push((listener, applied, Bound::Tls { relay, settings }));
+    }
     let (drain, draining) = watch::channel(false);
     let mut servers = JoinSet::new();
     for (listener, applied, bound) in bound {
@@ -96,6 +117,9 @@ pub async fn run(
                 })
             }
             Bound::Tcp(relay) => Service::Tcp(Arc::new(Tcp::new(relay, Arc::clone(&events)))),
+            Bound::Tls { relay, settings } => {
+                Service::Tls(Arc::new(Tls::new(relay, settings, Arc::clone(&events))))
+            }
         };
         let server = Server {
             service,
@@ -119,6 +143,10 @@ enum Bound {
         congestion: Option<String>,
     },
     Tcp(Arc<TcpRelay>),
+    Tls {
+        relay: Arc<TlsRelay>,
+        settings: Settings,
+    },
 }
 
 /// Puts the server-side profile on a socket that goes nowhere, so that what this host refuses is told
@@ -154,6 +182,7 @@ struct Server {
 enum Service {
     Http(Http),
     Tcp(Arc<Tcp>),
+    Tls(Arc<Tls>),
 }
 
 /// What HTTP sessions share.
@@ -170,6 +199,7 @@ impl Service {
         match self {
             Self::Http(http) => &http.pool.relay.front,
             Self::Tcp(tcp) => &tcp.relay.front,
+            Self::Tls(tls) => &tls.relay.front,
         }
     }
 
@@ -204,6 +234,13 @@ impl Service {
                     drop(place);
                 });
             }
+            Self::Tls(tls) => {
+                let serving = Arc::clone(tls).serve(id, stream, peer);
+                clients.spawn(async move {
+                    serving.await;
+                    drop(place);
+                });
+            }
         }
     }
 }
@@ -228,7 +265,7 @@ impl Server {
         );
         let keeper = match &self.service {
             Service::Http(http) => Some(tokio::spawn(pool::keep(Arc::clone(&http.pool)))),
-            Service::Tcp(_) => None,
+            Service::Tcp(_) | Service::Tls(_) => None,
         };
         let mut door = Door::new(
             listener,
@@ -279,7 +316,7 @@ impl Server {
         clients.shutdown().await;
         let pool = match &self.service {
             Service::Http(http) => Some(&http.pool),
-            Service::Tcp(_) => None,
+            Service::Tcp(_) | Service::Tls(_) => None,
         };
         (self.events)(Event::Stopped {
             aborted,

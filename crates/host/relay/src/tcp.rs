@@ -15,22 +15,22 @@ mod reserve;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use profile::Side;
 use sys::tcp_info::TcpInfo;
-use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
+use crate::TcpRelay;
+use crate::ending::{Ended, Idle, close_first, failure};
 use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport};
 use crate::looks::Looks;
 use crate::proxy_protocol::{self, Endpoints, Header};
 use crate::upstream::{self, Connected};
-use crate::{TcpLimits, TcpRelay};
-use direction::{Broken, Direction};
+use direction::Direction;
 use reserve::Reserve;
 
 /// What the clients of one byte-stream relay share.
@@ -58,13 +58,6 @@ struct Relayed {
     closed_first: Option<Side>,
     phase: Phase,
     ended: Option<Ended>,
-}
-
-/// How a connection came to its end.
-#[derive(Debug)]
-struct Ended {
-    by: EndedBy,
-    error: Option<String>,
 }
 
 /// A client's PROXY header did not come.
@@ -142,7 +135,9 @@ impl Relayed {
         }
         let started = Instant::now();
         let patience = service.relay.limits.connect_timeout;
-        let connecting = timeout(patience, upstream::connect(&service.relay.front)).await;
+        let front = &service.relay.front;
+        let connecting = upstream::connect(&front.target, &front.server_profile);
+        let connecting = timeout(patience, connecting).await;
         let Connected {
             stream,
             peer,
@@ -202,7 +197,7 @@ impl Relayed {
         };
         let (client, server) = (&*client, &*server);
         let limits = service.relay.limits;
-        let mut idle = Idle::new(limits);
+        let mut idle = Idle::new(limits.idle_timeout, limits.half_closed_timeout);
         let mut client_failure = pin!(failure(client));
         let mut server_failure = pin!(failure(server));
         poll_fn(|context| {
@@ -262,6 +257,8 @@ impl Relayed {
             error: ended.error,
             client_side: side(&self.client),
             server_side: self.server.as_ref().and_then(|(server, _)| side(server)),
+            client_tls: None,
+            server_tls: None,
         })));
         if ended.by != EndedBy::Completed {
             // Closed with a FIN, what came so far would look like the whole.
@@ -276,69 +273,6 @@ impl Relayed {
 impl Drop for Relayed {
     fn drop(&mut self) {
         self.tell();
-    }
-}
-
-// === impl Ended ===
-
-impl Ended {
-    fn completed() -> Self {
-        Self {
-            by: EndedBy::Completed,
-            error: None,
-        }
-    }
-
-    fn because(by: EndedBy, error: &(dyn std::error::Error + 'static)) -> Self {
-        Self {
-            by,
-            error: Some(crate::chain(error)),
-        }
-    }
-
-    fn timeout(why: &str) -> Self {
-        Self {
-            by: EndedBy::Timeout,
-            error: Some(why.into()),
-        }
-    }
-
-    fn broken(broken: Broken, source: EndedBy, sink: EndedBy) -> Self {
-        match broken {
-            Broken::Source(error) => Self::failed(source, &error),
-            Broken::Sink(error) => Self::failed(sink, &error),
-        }
-    }
-
-    /// A connection failed. A peer that acknowledges nothing any more is the kernel's timeout.
-    fn failed(side: EndedBy, error: &io::Error) -> Self {
-        if error.kind() == io::ErrorKind::TimedOut {
-            let peer = if side == EndedBy::Client {
-                "client"
-            } else {
-                "target"
-            };
-            return Self::timeout(&format!("the {peer} acknowledges nothing any more"));
-        }
-        Self::because(side, error)
-    }
-}
-
-fn close_first(first: &mut Option<Side>, phase: &mut Phase, side: Side) {
-    first.get_or_insert(side);
-    *phase = Phase::Closing;
-}
-
-/// Resolves when the connection fails, also while nobody reads from it: after its FIN, or while the other
-/// side takes nothing.
-async fn failure(stream: &TcpStream) -> io::Error {
-    match stream.ready(Interest::ERROR).await {
-        Err(error) => error,
-        Ok(_) => match stream.take_error() {
-            Ok(Some(error)) | Err(error) => error,
-            // Somebody else has taken the error and will tell.
-            Ok(None) => std::future::pending().await,
-        },
     }
 }
 
@@ -357,51 +291,5 @@ async fn read_header(client: &TcpStream, bytes: &mut Vec<u8>) -> Result<Header, 
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(HeaderError::Read(error)),
         }
-    }
-}
-
-/// Watches for silence. The timer is not moved with every byte: when it fires, it is set again for what
-/// is left.
-struct Idle {
-    limits: TcpLimits,
-    timer: Pin<Box<tokio::time::Sleep>>,
-    moved: u64,
-    last_at: Instant,
-    closing: bool,
-}
-
-impl Idle {
-    fn new(limits: TcpLimits) -> Self {
-        Self {
-            limits,
-            timer: Box::pin(sleep(limits.idle_timeout)),
-            moved: 0,
-            last_at: Instant::now(),
-            closing: false,
-        }
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>, moved: u64, closing: bool) -> Poll<Ended> {
-        if moved != self.moved || closing != self.closing {
-            self.last_at = Instant::now();
-            self.moved = moved;
-        }
-        let patience = if closing {
-            self.limits.half_closed_timeout
-        } else {
-            self.limits.idle_timeout
-        };
-        let due = self.last_at + patience;
-        if closing != self.closing {
-            self.closing = closing;
-            self.timer.as_mut().reset(due);
-        }
-        while self.timer.as_mut().poll(context).is_ready() {
-            if due <= Instant::now() {
-                return Poll::Ready(Ended::timeout("no byte has moved for the limit"));
-            }
-            self.timer.as_mut().reset(due);
-        }
-        Poll::Pending
     }
 }

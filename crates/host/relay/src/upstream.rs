@@ -3,11 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 
-use profile::Side;
+use profile::{Side, TcpProfile};
 use sys::socket::{self, Applied, ApplyError};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 
-use crate::Front;
+use crate::Target;
 
 /// A connection to a target was not made.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +54,10 @@ impl ConnectError {
 }
 
 /// Tries the target's addresses in the resolver's order; the error is the last one's.
-pub(crate) async fn connect(front: &Front) -> Result<Connected, ConnectError> {
-    let target = &front.target;
+pub(crate) async fn connect(
+    target: &Target,
+    profile: &TcpProfile,
+) -> Result<Connected, ConnectError> {
     let host = || target.host.clone();
     let addresses = lookup_host((target.host.as_str(), target.port))
         .await
@@ -65,7 +67,7 @@ pub(crate) async fn connect(front: &Front) -> Result<Connected, ConnectError> {
         })?;
     let mut failure = ConnectError::NoAddress { host: host() };
     for peer in addresses {
-        match connect_to(front, peer).await {
+        match connect_to(profile, peer).await {
             Ok(connected) => return Ok(connected),
             Err(error) => failure = error,
         }
@@ -73,7 +75,7 @@ pub(crate) async fn connect(front: &Front) -> Result<Connected, ConnectError> {
     Err(failure)
 }
 
-async fn connect_to(front: &Front, peer: SocketAddr) -> Result<Connected, ConnectError> {
+async fn connect_to(profile: &TcpProfile, peer: SocketAddr) -> Result<Connected, ConnectError> {
     let socket = if peer.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -81,8 +83,8 @@ async fn connect_to(front: &Front, peer: SocketAddr) -> Result<Connected, Connec
     };
     let socket = socket.map_err(|source| ConnectError::Socket { peer, source })?;
     // Before connecting: congestion control decides on the very first window.
-    let applied = socket::apply(&socket, &front.server_profile, Side::Server, peer)
-        .map_err(ConnectError::Profile)?;
+    let applied =
+        socket::apply(&socket, profile, Side::Server, peer).map_err(ConnectError::Profile)?;
     let stream = socket
         .connect(peer)
         .await

@@ -1,17 +1,21 @@
 //! `longhaul relay`: from arguments or a file to a running relay, its events on stdout or in the log.
 
+mod authority;
 mod line;
 mod voice;
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use relay::{Config, ConfigError, HttpOptions, TcpOptions};
+use relay::{
+    Config, ConfigError, HttpOptions, TcpOptions, TlsCertificate, TlsOptions, TlsRouteOptions,
+};
 
 use crate::arguments::{
-    ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayRun, RelayTcp, Switch,
+    ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayRun, RelayTcp, RelayTls, Switch,
+    UpstreamTls,
 };
 use crate::failure::{Blame as _, Failure};
 use crate::output;
@@ -39,6 +43,17 @@ pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
                 print_config,
             )
         }
+        RelayCommand::Tls(tls) => {
+            let (json, print_config) = (tls.json, tls.print_config);
+            let options = tls_options(tls);
+            one_liner(
+                Config::tls(options.clone()),
+                options.to_toml(),
+                json,
+                print_config,
+            )
+        }
+        RelayCommand::Ca(ca) => authority::make(&ca),
         RelayCommand::Run(run) => from_file(&run),
         RelayCommand::Check(check) => check_file(&check),
     }
@@ -73,6 +88,45 @@ fn tcp_options(arguments: RelayTcp) -> TcpOptions {
         }),
         limits: relay::TcpLimitOptions::default(),
     }
+}
+
+fn tls_options(arguments: RelayTls) -> TlsOptions {
+    let routes = arguments.route.chunks_exact(2).map(|pair| TlsRouteOptions {
+        name: pair[0].clone(),
+        target: pair[1].clone(),
+        upstream_name: None,
+    });
+    TlsOptions {
+        listen: arguments.listen.to_string(),
+        target: arguments.target,
+        client_profile: Some(arguments.client_profile),
+        server_profile: Some(arguments.server_profile),
+        allow: arguments.allow,
+        tls_profile: Some(arguments.tls_profile),
+        client_ca: arguments.client_ca,
+        upstream: Some(match arguments.upstream {
+            UpstreamTls::Tls => relay::Upstream::Tls,
+            UpstreamTls::Plain => relay::Upstream::Plain,
+        }),
+        upstream_name: arguments.upstream_name,
+        upstream_ca: arguments.upstream_ca,
+        key_log: arguments.key_log,
+        upstream_certificate: certificates(&arguments.upstream_certificate).pop(),
+        certificates: certificates(&arguments.certificate),
+        routes: routes.collect(),
+        limits: relay::TlsLimitOptions::default(),
+    }
+}
+
+/// Each certificate's file is followed by its key's.
+fn certificates(files: &[PathBuf]) -> Vec<TlsCertificate> {
+    let pairs = files.chunks_exact(2);
+    pairs
+        .map(|pair| TlsCertificate {
+            cert: pair[0].clone(),
+            key: pair[1].clone(),
+        })
+        .collect()
 }
 
 fn http_options(arguments: RelayHttp) -> HttpOptions {

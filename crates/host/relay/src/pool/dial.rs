@@ -71,15 +71,16 @@ impl Pool {
         deadline: Instant,
     ) -> Result<Connection, DialError> {
         let started = Instant::now();
-        let target = &self.relay.front.target;
-        let connecting = timeout_at(deadline, upstream::connect(&self.relay.front)).await;
+        let front = &self.relay.front;
+        let connecting = upstream::connect(&front.target, &front.server_profile);
+        let connecting = timeout_at(deadline, connecting).await;
         let Connected {
             stream,
             peer,
             applied,
         } = connecting
             .map_err(|_elapsed| DialError::Timeout {
-                host: target.to_string(),
+                host: front.target.to_string(),
                 waited: self.relay.limits.connect_timeout,
             })?
             .map_err(DialError::Connect)?;

@@ -9,6 +9,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::reserve::{LentBuffer, LentPipe, Reserve};
+use crate::ending::Broken;
 
 /// One read of a stream that is not known to be in bulk: the common sizes of TLS records and RPCs fit,
 /// and a processor's nearest cache holds it.
@@ -51,13 +52,6 @@ enum Held {
         end: usize,
     },
     Pipe(LentPipe),
-}
-
-/// The side at which a stream broke.
-#[derive(Debug)]
-pub(super) enum Broken {
-    Source(io::Error),
-    Sink(io::Error),
 }
 
 // === impl Direction ===

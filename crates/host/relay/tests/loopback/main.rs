@@ -14,5 +14,7 @@ mod forwarding;
 mod harness;
 mod hot_pool;
 mod life;
+mod openssl;
 mod refusals;
 mod tcp;
+mod tls;

@@ -212,6 +212,15 @@ fn connection(done: &ConnectionDone) -> String {
             }
         }
     }
+    for (name, tls) in [("client", &done.client_tls), ("server", &done.server_tls)] {
+        if let Some(tls) = tls {
+            let again = if tls.resumed { " resumed" } else { "" };
+            let _ = write!(text, ", {name} TLS {}{again}", tls.version);
+            if let Some(group) = &tls.group {
+                let _ = write!(text, " {group}");
+            }
+        }
+    }
     text.push_str(&match (done.ended_by, done.closed_first) {
         (EndedBy::Completed, Some(Side::Client)) => ", completed, the client first".into(),
         (EndedBy::Completed, Some(Side::Server)) => ", completed, the server first".into(),
@@ -237,6 +246,8 @@ fn ending(by: EndedBy, phase: Phase, error: Option<&str>) -> String {
         Phase::ResponseHead => "waiting for the response",
         Phase::ResponseBody => "forwarding the response",
         Phase::Tunnel => "tunnelling",
+        Phase::ClientHandshake => "shaking hands with the client",
+        Phase::ServerHandshake => "shaking hands with the server",
         Phase::ProxyHeader => "reading the PROXY header",
         Phase::Data => "forwarding",
         Phase::Closing => "forwarding after one side's end",

@@ -1,0 +1,337 @@
+//! Relays that end TLS, begin it, or both.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use profile::{ProfileSet, TlsProfile};
+use serde::{Deserialize, Serialize};
+use units::Span;
+
+use super::front::{WrittenFront, span};
+use super::{Document, Front, Target};
+
+/// One listener and the service behind it, with TLS on at least one side.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TlsRelay {
+    /// Listener and service.
+    pub front: Front,
+    /// Versions and key exchanges, on both sides.
+    pub profile: TlsProfile,
+    /// How the clients' TLS is ended; `None` where they speak without.
+    pub clients: Option<TlsClients>,
+    /// How TLS to the server is begun; `None` where it is spoken to without.
+    pub server: Option<TlsServer>,
+    /// Where clients go who ask for one of these names; all others go to the front's target.
+    pub routes: Vec<TlsRoute>,
+    /// Where secrets are written for a capture's reader.
+    pub key_log: Option<PathBuf>,
+    /// What clients may take, and how long nothing may happen.
+    pub limits: TlsLimits,
+}
+
+/// How the clients' TLS is ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TlsClients {
+    /// The certificates to choose from by the name that the client asks for; at least one, which also
+    /// serves whoever asks for no name or an unknown one.
+    pub certificates: Vec<TlsCertificate>,
+    /// Who signs the certificates that clients must show; `None` where none is asked for.
+    pub authority: Option<PathBuf>,
+}
+
+/// How TLS to the server is begun.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TlsServer {
+    /// The name that the server's certificate must be for, and that it is asked for.
+    pub name: String,
+    /// Who may sign it; `None`: whom this host trusts.
+    pub authority: Option<PathBuf>,
+    /// What the server is shown where it asks.
+    pub certificate: Option<TlsCertificate>,
+}
+
+/// Where clients go who ask for a name (SNI, RFC 6066 §3).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TlsRoute {
+    /// The name, in lower case; `*.` in front of it stands for any one label.
+    pub name: String,
+    /// Where they are relayed to.
+    pub target: Target,
+    /// The name that the server's certificate must be for, where it is spoken to with TLS.
+    pub server_name: String,
+}
+
+/// Files of a certificate chain and its key, in PEM.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TlsCertificate {
+    /// The certificate, and those between it and its authority.
+    pub cert: PathBuf,
+    /// Its key: PKCS #8, PKCS #1 or SEC 1.
+    pub key: PathBuf,
+}
+
+/// Whether the server is spoken to with TLS.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Upstream {
+    /// Without.
+    Plain,
+    /// With. The default, so that what clients sent encrypted never goes on in the clear unasked.
+    #[default]
+    Tls,
+}
+
+/// A [`TlsRoute`] as it is written.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TlsRouteOptions {
+    /// See [`TlsRoute::name`].
+    pub name: String,
+    /// See [`TlsRoute::target`].
+    pub target: String,
+    /// See [`TlsRoute::server_name`]; the target's host where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_name: Option<String>,
+}
+
+/// What clients may take, and how long nothing may happen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TlsLimits {
+    /// Handshakes with clients at the same time; others wait within their `handshake_timeout`.
+    pub handshakes: usize,
+    /// For a handshake, on either side.
+    pub handshake_timeout: Duration,
+    /// For a connection to the target, name resolution included and TLS not.
+    pub connect_timeout: Duration,
+    /// Without a byte in either direction.
+    pub idle_timeout: Duration,
+    /// The same once one side has ended its direction.
+    pub half_closed_timeout: Duration,
+}
+
+/// Such a relay as it is written: everything optional that has a default.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TlsOptions {
+    /// Where clients connect, such as `0.0.0.0:443`.
+    pub listen: String,
+    /// Where they are relayed to, such as `store.example:443`.
+    pub target: String,
+    /// Profile of accepted sockets; `lan` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_profile: Option<String>,
+    /// Profile of connected sockets; `wan` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_profile: Option<String>,
+    /// Who may connect; loopback and private networks where nothing is said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// See [`TlsRelay::profile`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_profile: Option<TlsProfile>,
+    /// See [`TlsClients::authority`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_ca: Option<PathBuf>,
+    /// See [`TlsRelay::server`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<Upstream>,
+    /// See [`TlsServer::name`]; the target's host where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_name: Option<String>,
+    /// See [`TlsServer::authority`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_ca: Option<PathBuf>,
+    /// See [`TlsRelay::key_log`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_log: Option<PathBuf>,
+    /// See [`TlsServer::certificate`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_certificate: Option<TlsCertificate>,
+    /// See [`TlsClients::certificates`]; clients speak without TLS where there is none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub certificates: Vec<TlsCertificate>,
+    /// See [`TlsRelay::routes`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<TlsRouteOptions>,
+    /// What clients may take, and how long nothing may happen.
+    #[serde(default)]
+    pub limits: TlsLimitOptions,
+}
+
+/// See [`TlsLimits`] and [`Front`].
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[allow(
+    missing_docs,
+    reason = "each field is documented where it is resolved, in TlsLimits and Front"
+)]
+pub struct TlsLimitOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshakes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_closed_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_timeout: Option<Span>,
+}
+
+// === impl TlsOptions ===
+
+impl TlsOptions {
+    /// These options as a configuration file.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(&Document::from(self.clone()))
+    }
+
+    /// The valid relay, or everything that is wrong with it. No file is read.
+    pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<TlsRelay, Vec<String>> {
+        let mut problems = Vec::new();
+        let front = WrittenFront {
+            listen: &self.listen,
+            target: &self.target,
+            client_profile: self.client_profile.as_deref().unwrap_or("lan"),
+            server_profile: self.server_profile.as_deref().unwrap_or("wan"),
+            allow: &self.allow,
+            connections: self.limits.connections,
+            drain_timeout: self.limits.drain_timeout,
+        }
+        .resolve(profiles, &mut problems);
+        let limits = self.limits.resolve(&mut problems);
+        let upstream = self.upstream.unwrap_or_default();
+        if self.certificates.is_empty() {
+            if upstream == Upstream::Plain {
+                problems.push(
+                    "there is TLS on no side: name a certificate, or say upstream = \"tls\"".into(),
+                );
+            }
+            if self.client_ca.is_some() {
+                problems.push("client-ca asks for TLS from clients: name a certificate".into());
+            }
+        }
+        let asks_for_upstream = self.upstream_name.is_some()
+            || self.upstream_ca.is_some()
+            || self.upstream_certificate.is_some();
+        if upstream == Upstream::Plain && asks_for_upstream {
+            problems.push(
+                "upstream-name, upstream-ca and upstream-certificate are for upstream = \"tls\""
+                    .into(),
+            );
+        }
+        if self.certificates.is_empty() && !self.routes.is_empty() {
+            problems.push("routes go by the name in the client's TLS: name a certificate".into());
+        }
+        let routes = self
+            .routes
+            .into_iter()
+            .filter_map(|route| {
+                route
+                    .resolve()
+                    .map_err(|problem| problems.push(problem))
+                    .ok()
+            })
+            .collect();
+        let Some(front) = front.filter(|_| problems.is_empty()) else {
+            return Err(problems);
+        };
+        let server = (upstream == Upstream::Tls).then(|| TlsServer {
+            name: self
+                .upstream_name
+                .unwrap_or_else(|| front.target.host.clone()),
+            authority: self.upstream_ca,
+            certificate: self.upstream_certificate,
+        });
+        let clients = (!self.certificates.is_empty()).then_some(TlsClients {
+            certificates: self.certificates,
+            authority: self.client_ca,
+        });
+        Ok(TlsRelay {
+            front,
+            profile: self.tls_profile.unwrap_or_default(),
+            clients,
+            server,
+            routes,
+            key_log: self.key_log,
+            limits,
+        })
+    }
+}
+
+// === impl TlsRouteOptions ===
+
+impl TlsRouteOptions {
+    fn resolve(self) -> Result<TlsRoute, String> {
+        let name = self.name.to_ascii_lowercase();
+        let host = name.strip_prefix("*.").unwrap_or(&name);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        if host.is_empty() || !host.chars().all(plain) {
+            return Err(format!(
+                "routes: `{}` is no name of a server, such as `store.example` or `*.store.example`",
+                self.name
+            ));
+        }
+        let target: Target = self
+            .target
+            .parse()
+            .map_err(|error| format!("routes: {error}"))?;
+        Ok(TlsRoute {
+            name,
+            server_name: self.upstream_name.unwrap_or_else(|| target.host.clone()),
+            target,
+        })
+    }
+}
+
+// === impl TlsRoute ===
+
+impl TlsRoute {
+    /// Whether this is where clients go who ask for `name`. Case does not matter (RFC 4343), and the
+    /// asterisk is one label, as in certificates (RFC 9525 §6.3).
+    pub(crate) fn takes(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        match self.name.strip_prefix("*.") {
+            None => name == self.name,
+            Some(parent) => name
+                .split_once('.')
+                .is_some_and(|(label, rest)| !label.is_empty() && rest == parent),
+        }
+    }
+}
+
+// === impl TlsLimitOptions ===
+
+impl TlsLimitOptions {
+    fn resolve(&self, problems: &mut Vec<String>) -> TlsLimits {
+        let limits = TlsLimits {
+            // About a millisecond of a processor each: more at once only wait longer.
+            handshakes: self.handshakes.unwrap_or(1_000),
+            // Two retransmissions of a SYN's answer and a slow client's signature.
+            handshake_timeout: span(self.handshake_timeout, Duration::from_secs(10)),
+            connect_timeout: span(self.connect_timeout, Duration::from_secs(10)),
+            // As for byte streams: see `TcpLimitOptions`.
+            idle_timeout: span(self.idle_timeout, Duration::from_hours(1)),
+            half_closed_timeout: span(self.half_closed_timeout, Duration::from_mins(5)),
+        };
+        if limits.handshakes == 0 {
+            problems.push("limits.handshakes is 0: nobody could connect".into());
+        }
+        for (name, span) in [
+            ("handshake-timeout", limits.handshake_timeout),
+            ("connect-timeout", limits.connect_timeout),
+            ("idle-timeout", limits.idle_timeout),
+            ("half-closed-timeout", limits.half_closed_timeout),
+        ] {
+            if span.is_zero() {
+                problems.push(format!("limits.{name} is 0 s: every connection would fail"));
+            }
+        }
+        limits
+    }
+}
