@@ -545,9 +545,10 @@ Examples:
   longhaul simulate scenarios/field/c-uploads.toml
   longhaul simulate scenarios/field/c-uploads.toml --json | jq '.cells[0].arms'
 
-What is simulated so far: uploads over one path, directly, over a reused connection, and through a relay
-with a primed or an unprimed pool. Programs take no time: measured transfers are a few milliseconds
-longer.")]
+  longhaul simulate scenarios/field/c-uploads.toml --what-if
+  longhaul simulate scenarios/field/d1-fixed-window.toml --what-if --set 'path.rtt=20 ms'
+
+Programs take no time in it, so measured transfers are a few milliseconds longer.")]
 pub(crate) struct Simulate {
     /// The scenario, in TOML.
     #[arg(value_name = "SCENARIO")]
@@ -570,11 +571,20 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "FIELD=VALUE")]
     pub(crate) set: Vec<String>,
 
+    /// Try one remedy at a time on an arm and rank them by the time they save: windows and buffers, initial
+    /// cwnd and ssthresh, congestion control, reuse, parallel connections, relays at either end.
+    #[arg(long, conflicts_with = "pcap")]
+    pub(crate) what_if: bool,
+
+    /// The arm from which remedies depart; default: the scenario's first.
+    #[arg(long, value_name = "NAME", requires = "what_if")]
+    pub(crate) arm: Option<String>,
+
     /// Also write the result as one self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Print one JSON document (`longhaul schema lab` describes it).
+    /// Print one JSON document (`longhaul schema lab` describes it, or `schema what-if`).
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -637,4 +647,6 @@ pub(crate) enum SchemaDocument {
     Change,
     Lab,
     Flow,
+    /// What `simulate --what-if` prints.
+    WhatIf,
 }

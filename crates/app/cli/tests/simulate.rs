@@ -103,6 +103,46 @@ fn a_field_is_overridden_and_the_page_written() {
 }
 
 #[test]
+fn remedies_are_ranked_and_what_does_not_help_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let scenario = root().join("scenarios/field/c-uploads.toml");
+    let what_if = || {
+        let mut command = longhaul();
+        command.arg("simulate").arg(&scenario).arg("--what-if");
+        command
+    };
+    let told = run(what_if().arg("--html").arg(&page));
+    assert_eq!(told.code, Some(0), "{told:#?}");
+    for words in [
+        "relay beside client, 2 hot connections",
+        "does not help: origin: receive window",
+        "not tried: initial-ssthresh: it is infinite",
+    ] {
+        assert!(told.stdout.contains(words), "{words}: {told:#?}");
+    }
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("2 hot connections") && html.contains("no difference"));
+
+    let document = run(what_if().arg("--json")).json();
+    let cell = &document["cells"][0];
+    let hot = cell["remedies"].as_array().unwrap().iter();
+    let hot = hot.clone().find(|one| one["name"] == "hot-pool").unwrap();
+    assert_eq!(hot["verdict"], "helps");
+    // What the lab's arm of that name takes in the same virtual time.
+    let relay = simulate("20230613");
+    let relay = arm(&relay, "100 KiB", "relay")["median_s"]
+        .as_f64()
+        .unwrap();
+    let error = hot["outcome"]["median_s"].as_f64().unwrap() / relay - 1.0;
+    assert!(error.abs() < 0.01, "{error}");
+
+    let refused = run(what_if().args(["--arm", "none"]));
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    assert!(refused.stderr.contains("`direct-reuse`"), "{refused:#?}");
+}
+
+#[test]
 fn explain_names_the_low_threshold_on_the_simulated_wire() {
     const ARMS: &str = "arms=[\
         { name = \"low\", hosts.client.tcp.initial-ssthresh = \"65535 B\" },\

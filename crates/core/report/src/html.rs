@@ -6,6 +6,8 @@
 mod explain;
 mod lab;
 mod page;
+mod what_if;
 
 pub use explain::explain;
 pub use lab::lab;
+pub use what_if::what_if;

@@ -1,6 +1,6 @@
 //! Records to text, Markdown, SVG and HTML.
 //!
-//! The input is what `--json` prints: [`record::lab::Document`] and [`record::explain::Document`]. The
+//! The input is what `--json` prints, such as [`record::lab::Document`] and [`record::explain::Document`]. The
 //! output says nothing that the record does not say. Names, paths and requests in a record come from
 //! captures and are hostile until shown: [`text`] never lets a control character through to a terminal,
 //! and [`html`] and [`svg`] escape everything that is not their own markup.
@@ -19,5 +19,6 @@ mod quantity;
 mod sentence;
 mod statistics;
 mod sweep;
+mod what_if;
 
 pub use excerpt::Explained;

@@ -20,6 +20,7 @@ use units::{Bytes, PacketOverhead, Rate};
 use crate::captures::{self, HostCapture};
 use crate::hosts::{SimulatedHost, host};
 use crate::http::Primed;
+pub(crate) use beyond::reason;
 use block::Block;
 
 /// A scenario cannot be simulated.
@@ -30,6 +31,12 @@ pub enum SimulateError {
     Scenario {
         /// Everything that is wrong.
         problems: Vec<Problem>,
+    },
+    /// There is no such arm.
+    #[error("the scenario has no such arm; it has `{}`", known.join("`, `"))]
+    UnknownArm {
+        /// The arms that it has.
+        known: Vec<String>,
     },
     /// A host asks for an algorithm that is not simulated.
     #[error("the {host} asks for a congestion control that is not simulated")]
@@ -94,6 +101,16 @@ pub fn run_captured(
     if !problems.is_empty() {
         return Err(SimulateError::Scenario { problems });
     }
+    play(scenario, seed, captured, keep)
+}
+
+/// The same for a scenario that is known to be sound but for settings that no kernel has.
+pub(crate) fn play(
+    scenario: &Scenario,
+    seed: u64,
+    captured: &[HostName],
+    keep: &mut dyn FnMut(HostCapture),
+) -> Result<Document, SimulateError> {
     let stage = Stage {
         captured,
         scenario,
@@ -110,7 +127,7 @@ pub fn run_captured(
         let hosts = stage.hosts(arm_index, &mut manifest.facts)?;
         let mut primed = Vec::new();
         for (index, workload) in scenario.workloads.iter().enumerate() {
-            if let Some(reason) = beyond::reason(scenario, arm, workload) {
+            if let Some(reason) = reason(scenario, arm, workload) {
                 let fact = format!("{}, {}", arm.name, workload.name);
                 let reason = format!("not simulated: {reason}");
                 manifest.facts.insert(fact, reason);
@@ -322,7 +339,7 @@ fn blocks_of(scenario: &Scenario) -> u32 {
 
 /// A simulated path is what was asked for; nothing has to be checked.
 #[expect(clippy::cast_precision_loss, reason = "bits per second far below 2^52")]
-fn as_asked(scenario: &Scenario) -> PathCheck {
+pub(crate) fn as_asked(scenario: &Scenario) -> PathCheck {
     let rtt = scenario.path.rtt.get().as_secs_f64();
     let rate = scenario.path.bottleneck_rate().bits_per_s() as f64;
     PathCheck {

@@ -1,7 +1,7 @@
 //! From a scenario's hosts to endpoints.
 
 use congestion::Algorithm;
-use scenario::{Host, HostName, TcpKnobs, Threshold};
+use scenario::{Host, HostName, Relay, TcpKnobs, Threshold};
 use tcp::{AckPolicy, Config, Pacing, ReceiveBuffer};
 use units::Bytes;
 
@@ -50,6 +50,28 @@ pub(crate) fn host(host: &Host, name: HostName) -> Result<SimulatedHost, Simulat
     Ok(simulated)
 }
 
+/// A relay's sockets towards client and origin on `host`, whose endpoints are as `config` says.
+pub(crate) fn of_relay(
+    relay: &Relay,
+    host: HostName,
+    config: &Config,
+) -> Result<(Config, Config), SimulateError> {
+    let (mut towards_client, mut towards_origin) = (config.clone(), config.clone());
+    for (side, profile) in [
+        (&mut towards_client, &relay.client_profile),
+        (&mut towards_origin, &relay.server_profile),
+    ] {
+        // The first of its algorithms that is simulated; scenarios name only built-in profiles.
+        let profile = profile.as_deref().and_then(profile::builtin::find);
+        let algorithm = profile.and_then(|profile| known(&profile.congestion_control));
+        side.algorithm = algorithm.unwrap_or(side.algorithm);
+    }
+    if let Some(name) = &relay.congestion_control {
+        towards_origin.algorithm = algorithm_of(name, host)?;
+    }
+    Ok((towards_client, towards_origin))
+}
+
 /// The algorithm of this name on `host`.
 pub(crate) fn algorithm_of(name: &str, host: HostName) -> Result<Algorithm, SimulateError> {
     name.parse()
@@ -60,7 +82,7 @@ pub(crate) fn algorithm_of(name: &str, host: HostName) -> Result<Algorithm, Simu
 }
 
 /// The first of a profile's algorithms that is simulated.
-pub(crate) fn known(names: &[String]) -> Option<Algorithm> {
+fn known(names: &[String]) -> Option<Algorithm> {
     names.iter().find_map(|name| name.parse().ok())
 }
 

@@ -1,12 +1,12 @@
 //! `longhaul simulate`: a lab scenario in virtual time, combinations of its factors side by side.
 
+mod cores;
 mod overrides;
+mod what_if;
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use record::lab::Document;
 use scenario::{HostName, Variant};
@@ -25,6 +25,9 @@ pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
     let variants = lab::read_by(&arguments.scenario, |text| {
         overrides::read(text, &overrides)
     })?;
+    if arguments.what_if {
+        return what_if::run(arguments, &variants);
+    }
     let hosts = arguments.pcap.as_ref().map(|_| points(&arguments.at));
     let hosts = hosts.unwrap_or_default();
     let mut merged: Option<Document> = None;
@@ -74,39 +77,17 @@ pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Every variant's document, in the order of the variants, whichever thread has made it: a simulation
-/// shares nothing with another.
+/// Every variant's document: a simulation shares nothing with another.
 fn simulated(variants: &[Variant], seed: Option<u64>, hosts: &[HostName]) -> Vec<Played> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let next = AtomicUsize::new(0);
-    let documents = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(variants.len()) {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(Variant { scenario, .. }) = variants.get(number) else {
-                        return;
-                    };
-                    let seed = seed.unwrap_or(scenario.seed);
-                    let mut captures = Vec::new();
-                    let document = sim::run_captured(scenario, seed, hosts, &mut |capture| {
-                        captures.push(capture);
-                    });
-                    let mut done = documents.lock().unwrap_or_else(PoisonError::into_inner);
-                    done.push((number, document.map(|document| (document, captures))));
-                }
-            });
-        }
-    });
-    let mut documents = documents
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner);
-    documents.sort_by_key(|(number, _)| *number);
-    documents
-        .into_iter()
-        .map(|(_, document)| document)
-        .collect()
+    let play = |Variant { scenario, .. }: &Variant| {
+        let seed = seed.unwrap_or(scenario.seed);
+        let mut captures = Vec::new();
+        let document = sim::run_captured(scenario, seed, hosts, &mut |capture| {
+            captures.push(capture);
+        });
+        document.map(|document| (document, captures))
+    };
+    cores::each(variants, play, |_| ())
 }
 
 /// The document, told apart from those of other combinations.

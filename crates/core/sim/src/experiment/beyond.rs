@@ -3,7 +3,7 @@
 use scenario::{Arm, Assertion, Kind, RelayMode, Scenario, Statistic, Workload};
 
 /// Why `workload` is left out in `arm`.
-pub(super) fn reason(scenario: &Scenario, arm: &Arm, workload: &Workload) -> Option<String> {
+pub(crate) fn reason(scenario: &Scenario, arm: &Arm, workload: &Workload) -> Option<String> {
     if workload.kind == Kind::Command || arm.command(workload).is_some() {
         return Some("programs are not run in virtual time".to_owned());
     }

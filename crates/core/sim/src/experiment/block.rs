@@ -154,13 +154,7 @@ impl Block {
                 Site::Far => HostName::FarRelay,
             };
             let path = if relay.at == site { self.lan } else { self.wan };
-            let mut towards_client = hosts[&host].clone();
-            let mut towards_origin = towards_client.clone();
-            profiled(&mut towards_client, relay.client_profile.as_deref());
-            profiled(&mut towards_origin, relay.server_profile.as_deref());
-            if let Some(name) = &relay.congestion_control {
-                towards_origin.algorithm = hosts::algorithm_of(name, host)?;
-            }
+            let (towards_client, towards_origin) = hosts::of_relay(relay, host, &hosts[&host])?;
             self.legs.push(Leg {
                 path,
                 near,
@@ -231,13 +225,5 @@ impl Block {
             }
         }
         counters
-    }
-}
-
-/// The first congestion control of a profile that is simulated; scenarios name only built-in ones.
-fn profiled(config: &mut Config, name: Option<&str>) {
-    let profile = name.and_then(profile::builtin::find);
-    if let Some(algorithm) = profile.and_then(|profile| hosts::known(&profile.congestion_control)) {
-        config.algorithm = algorithm;
     }
 }
