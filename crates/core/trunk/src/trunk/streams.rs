@@ -1,0 +1,250 @@
+//! What applications do.
+
+use bytes::Bytes;
+use units::Time;
+
+use super::Trunk;
+use crate::frame::Message;
+use crate::incoming::Read;
+use crate::stream::{Phase, Stream};
+use crate::{By, Event, Explanation, Reason, StreamGone, StreamId, Target};
+
+/// A stream cannot be opened now.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum OpenError {
+    /// The peer allows no more at a time.
+    #[error("the peer allows {limit} streams at a time")]
+    TooManyStreams {
+        /// How many it allows.
+        limit: u32,
+    },
+    /// The trunk is over.
+    #[error("the trunk is over: {0}")]
+    Ended(Explanation),
+}
+
+/// Bytes that may wait for their first sending, before a path is measured and on slow ones: the rest waits
+/// in the application's own socket, where it costs the trunk nothing.
+const LEAST_QUEUE: u64 = 512 << 10;
+/// A waiting writer is called when there is room for this much, so that it is not called for every frame.
+const WORTH_A_CALL: u64 = 64 << 10;
+
+impl Trunk {
+    /// Opens a stream. What is written before the next [`Self::transmit`] travels in the same frame, so
+    /// the opening costs no round trip.
+    pub fn open(&mut self, target: &Target, now: Time) -> Result<StreamId, OpenError> {
+        if let Some(why) = &self.ended {
+            return Err(OpenError::Ended(why.clone()));
+        }
+        let limit = self.sending.limits.streams;
+        if self.openings.ours_open >= limit {
+            return Err(OpenError::TooManyStreams { limit });
+        }
+        let stream = StreamId::nth(self.role, self.openings.ours);
+        self.openings.ours += 1;
+        self.openings.ours_open += 1;
+        self.add_stream(stream, Phase::Opening(target.clone()), now);
+        self.schedule(stream);
+        Ok(stream)
+    }
+
+    pub(super) fn add_stream(&mut self, stream: StreamId, phase: Phase, now: Time) {
+        let (credit, window) = (self.sending.limits.stream, self.receiving.first_window);
+        let state = Stream::new(phase, self.digest, credit, window, now);
+        self.streams.insert(stream, state);
+    }
+
+    /// The target of a stream of the peer's has been reached.
+    pub fn accept_stream(&mut self, stream: StreamId) -> Result<(), StreamGone> {
+        let state = self.streams.get_mut(&stream).ok_or(StreamGone(stream))?;
+        if state.phase == Phase::Offered {
+            state.phase = Phase::Established;
+            self.sending.control.push_back(Message::Accept { stream });
+        }
+        Ok(())
+    }
+
+    /// Takes bytes off the front of `bytes`, as many as the trunk may hold for this stream, and says how
+    /// many. Where it leaves some, [`Event::Writable`] says when to offer them again.
+    ///
+    /// Nothing is taken after [`Self::finish`].
+    pub fn write(&mut self, stream: StreamId, bytes: &mut Bytes) -> Result<usize, StreamGone> {
+        let room = self.room(stream)?;
+        let state = self.streams.get_mut(&stream).ok_or(StreamGone(stream))?;
+        if !state.outgoing.is_open() {
+            return Ok(0);
+        }
+        let len = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        if len < bytes.len() {
+            state.outgoing.starved = true;
+        }
+        if len > 0 {
+            state.outgoing.push(bytes.split_to(len));
+            self.sending.held += len as u64;
+            self.schedule(stream);
+        }
+        Ok(len)
+    }
+
+    /// How many bytes [`Self::write`] would take now, so that a driver need not read what it cannot pass on.
+    pub fn room(&self, stream: StreamId) -> Result<u64, StreamGone> {
+        let state = self.streams.get(&stream).ok_or(StreamGone(stream))?;
+        // A stream holds as much as is free, so no number of stuck ones leaves nothing for the next.
+        let free = self
+            .config
+            .memory
+            .send
+            .get()
+            .saturating_sub(self.sending.held);
+        let share = free.saturating_sub(state.outgoing.held());
+        let queue = self.bdp().unwrap_or(0).max(LEAST_QUEUE);
+        Ok(share.min(queue.saturating_sub(state.outgoing.queued())))
+    }
+
+    /// Tells a writer that waits.
+    pub(super) fn wake_writer(&mut self, stream: StreamId) {
+        let Ok(room) = self.room(stream) else {
+            return;
+        };
+        if let Some(state) = self.streams.get_mut(&stream)
+            && state.outgoing.starved
+            && (room >= WORTH_A_CALL || (room > 0 && state.outgoing.held() == 0))
+        {
+            state.outgoing.starved = false;
+            self.events.push_back(Event::Writable { stream });
+        }
+    }
+
+    /// The application writes no more: its end follows the bytes that are queued. The other direction
+    /// goes on.
+    pub fn finish(&mut self, stream: StreamId) -> Result<(), StreamGone> {
+        let state = self.streams.get_mut(&stream).ok_or(StreamGone(stream))?;
+        state.outgoing.finish();
+        self.schedule(stream);
+        Ok(())
+    }
+
+    /// Ends a stream before its time, both directions. The peer is told why; there is an
+    /// [`Event::Reset`] here too, for its receipt.
+    pub fn reset(
+        &mut self,
+        stream: StreamId,
+        why: Explanation,
+        now: Time,
+    ) -> Result<(), StreamGone> {
+        if !self.streams.contains_key(&stream) {
+            return Err(StreamGone(stream));
+        }
+        self.end_stream(stream, why, By::Us, now);
+        Ok(())
+    }
+
+    /// The next bytes for the application, or the end.
+    ///
+    /// The end is given only after the digests have been compared; on a mismatch the stream is reset
+    /// instead, so that the application does not take changed bytes for a whole transfer.
+    pub fn read(&mut self, stream: StreamId, now: Time) -> Result<Read, StreamGone> {
+        let state = self.streams.get_mut(&stream).ok_or(StreamGone(stream))?;
+        let read = state.incoming.read();
+        state.readable_told = matches!(read, Read::Data(_));
+        if read == Read::End {
+            self.confirm(stream, now);
+            if !self.streams.contains_key(&stream) {
+                return Err(StreamGone(stream));
+            }
+        }
+        Ok(read)
+    }
+
+    /// The application's socket has taken `len` more of the bytes that were read.
+    pub fn consumed(&mut self, stream: StreamId, len: usize, now: Time) {
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        self.receiving.consumed += state.incoming.consume(len as u64);
+        self.grant_stream(stream, now);
+        self.grant_trunk();
+        self.confirm(stream, now);
+    }
+
+    /// Compares the digests of a direction whose bytes have all been handed on, and sends the receipt.
+    pub(super) fn confirm(&mut self, stream: StreamId, now: Time) {
+        let Some(state) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        if state.incoming.confirmed || state.phase == Phase::Early {
+            return;
+        }
+        let Some((ours, theirs)) = state.incoming.outcome() else {
+            return;
+        };
+        if ours != theirs {
+            self.events.push_back(Event::Alarm {
+                stream,
+                sent: theirs.digest,
+                received: ours.digest,
+            });
+            self.end_stream(stream, Reason::IntegrityMismatch.into(), By::Trunk, now);
+            return;
+        }
+        state.incoming.confirmed = true;
+        self.sending
+            .control
+            .push_back(Message::Receipt { stream, end: ours });
+        self.close_if_done(stream, now);
+    }
+
+    pub(super) fn close_if_done(&mut self, stream: StreamId, now: Time) {
+        if !self.streams.get(&stream).is_some_and(Stream::is_done) {
+            return;
+        }
+        if let Some(state) = self.remove_stream(stream) {
+            let receipt = state.receipt(now);
+            self.events.push_back(Event::Closed { stream, receipt });
+        }
+    }
+
+    /// Ends a stream from this side, whoever wanted it, and tells the peer.
+    pub(super) fn end_stream(&mut self, stream: StreamId, why: Explanation, by: By, now: Time) {
+        if let Some(state) = self.remove_stream(stream) {
+            let receipt = state.receipt(now);
+            self.sending.control.push_back(Message::Reset {
+                stream,
+                why: why.clone(),
+            });
+            self.events.push_back(Event::Reset {
+                stream,
+                why,
+                by,
+                receipt,
+            });
+        }
+    }
+
+    pub(super) fn remove_stream(&mut self, stream: StreamId) -> Option<Stream> {
+        let state = self.streams.remove(&stream)?;
+        self.sending.held -= state.outgoing.queued();
+        self.sending.waiting.remove(&stream);
+        self.receiving.consumed += state.incoming.unconsumed();
+        self.grant_trunk();
+        let ours = stream.opener() == self.role;
+        let open = if ours {
+            &mut self.openings.ours_open
+        } else {
+            &mut self.openings.theirs_open
+        };
+        *open = open.saturating_sub(1);
+        Some(state)
+    }
+
+    pub(super) fn tell_readable(&mut self, stream: StreamId) {
+        if let Some(state) = self.streams.get_mut(&stream)
+            && state.phase != Phase::Early
+            && !state.readable_told
+            && state.incoming.is_readable()
+        {
+            state.readable_told = true;
+            self.events.push_back(Event::Readable { stream });
+        }
+    }
+}

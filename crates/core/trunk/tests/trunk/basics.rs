@@ -1,0 +1,68 @@
+//! One stream, a few streams, and how they end.
+
+use std::time::Duration;
+
+use trunk::Config;
+use units::Rate;
+
+use crate::world::{FAR, NEAR, Path, World};
+
+pub(crate) const WAN: Path = Path {
+    rate: Rate::mbit_per_s(100),
+    delay: Duration::from_millis(100),
+};
+
+#[test]
+fn bytes_of_both_directions_arrive_and_both_ends_hold_the_same_receipt() {
+    let mut world = World::new(Config::default(), WAN);
+    let stream = world.open(3_000_000, 1_000_001);
+    assert!(
+        world.run(Duration::from_secs(5), |world| world.all_closed(1)),
+        "{}",
+        world.log
+    );
+    let (near, far) = (world.closed[NEAR][&stream], world.closed[FAR][&stream]);
+    assert_eq!((near.sent, near.received), (far.received, far.sent));
+    assert_eq!(
+        (near.sent.bytes, near.received.bytes),
+        (3_000_000, 1_000_001)
+    );
+    assert!(near.sent.confirmed && near.received.confirmed && near.sent.digest.is_some());
+}
+
+#[test]
+fn a_request_through_an_idle_trunk_costs_one_round_trip_and_its_bytes() {
+    let mut world = World::new(Config::default(), WAN);
+    // The trunk is up and idle.
+    assert!(!world.run(Duration::from_secs(2), |_| false));
+    let begin = world.now;
+    let stream = world.request(1 << 20, 1);
+    assert!(world.run(Duration::from_secs(5), |world| {
+        world.apps[NEAR]
+            .get(&stream)
+            .is_some_and(|app| app.read == 1)
+    }));
+    let took = world.now.since(begin);
+    let floor = Duration::from_millis(200) + Duration::from_micros(83_886);
+    assert!(took >= floor, "{took:?} is below the floor {floor:?}");
+    assert!(
+        took <= floor.mul_f64(1.15),
+        "{took:?} against a floor of {floor:?}"
+    );
+}
+
+#[test]
+fn a_stream_survives_the_death_and_the_hanging_of_its_only_connection() {
+    let mut world = World::new(Config::default(), WAN);
+    world.open(10_000_000, 10_000_000);
+    assert!(!world.run(Duration::from_millis(500), |_| false));
+    world.kill(0);
+    assert!(!world.run(Duration::from_millis(500), |_| false));
+    world.stall(0, Duration::from_secs(3));
+    assert!(
+        world.run(Duration::from_secs(20), |world| world.all_closed(1)),
+        "{}",
+        world.log
+    );
+    assert!(world.resets.iter().all(Vec::is_empty), "{:?}", world.resets);
+}
