@@ -294,7 +294,9 @@ Examples:
 Profiles of TLS:
   default     1.2 and 1.3, X25519MLKEM768 first
   s3          1.3 alone, X25519MLKEM768 first
-  compatible  1.2 and 1.3 without the hybrid, for old peers and old boxes on the path")]
+  compatible  1.2 and 1.3 without the hybrid, for old peers and old boxes on the path
+
+SIGHUP reads the certificates again; connections that are open go on.")]
 pub(crate) struct RelayTls {
     /// Where clients connect, such as `0.0.0.0:443` or `[::]:443`.
     #[arg(value_name = "LISTEN", value_parser = listen_address)]
@@ -405,6 +407,8 @@ pub(crate) enum Switch {
 }
 
 /// Run relays from a configuration file.
+///
+/// SIGHUP reads the file again without dropping a connection; SIGTERM drains and ends.
 #[derive(Debug, Args)]
 pub(crate) struct RelayRun {
     /// The file, in TOML; `-` is standard input.

@@ -7,14 +7,20 @@ mod common;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use common::{longhaul, run};
+
+/// Longer than anything here takes on a busy machine; only a hang meets it.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An origin that answers every request with 200 and tells what it got, on any number of connections.
 struct Origin {
@@ -421,6 +427,95 @@ fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("line 3"), "{refused:?}");
     assert!(refused.stderr.contains("targett"), "{refused:?}");
+}
+
+/// The next state that the relay tells its supervisor, of those that begin like this.
+fn told(supervisor: &UnixDatagram, beginning: &str) -> String {
+    loop {
+        let mut bytes = [0; 256];
+        let count = supervisor.recv(&mut bytes).expect("the relay tells it");
+        let state = String::from_utf8_lossy(&bytes[..count]).into_owned();
+        if state.starts_with(beginning) {
+            return state;
+        }
+    }
+}
+
+#[test]
+fn sighup_reloads_the_file_and_the_supervisor_is_told_of_every_state() {
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (path, file) = (
+        directory.path().join("notify"),
+        directory.path().join("relay.toml"),
+    );
+    let supervisor = UnixDatagram::bind(&path).unwrap();
+    supervisor.set_read_timeout(Some(PATIENCE)).unwrap();
+    let text = format!(
+        "[[tcp]]\nlisten = \"127.0.0.1:0\"\ntarget = \"{}\"\n",
+        service.local_addr().unwrap()
+    );
+    std::fs::write(&file, &text).unwrap();
+    let mut command = longhaul();
+    command
+        .args(["relay", "run", "--json", "--config"])
+        .arg(&file)
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "100000");
+    let mut relay = Relay::start(&mut command);
+    assert_eq!(told(&supervisor, "READY"), "READY=1");
+    told(&supervisor, "WATCHDOG=1");
+    told(&supervisor, "WATCHDOG=1");
+
+    let mut client = TcpStream::connect(relay.address).unwrap();
+    let (mut server, _) = service.accept().unwrap();
+    std::fs::write(&file, text.clone() + "[tcp.limits]\nconnections = 5\n").unwrap();
+    relay.signal("HUP");
+    assert_eq!(relay.event("reloaded")["listeners"], 1);
+    assert!(told(&supervisor, "RELOADING=1").contains("MONOTONIC_USEC="));
+    told(&supervisor, "READY=1");
+
+    std::fs::write(&file, text + "[tcp.limit]\nconnections = 5\n").unwrap();
+    relay.signal("HUP");
+    let why = relay.event("reload-failed")["why"].to_string();
+    assert!(why.contains("unknown field `limit`"), "{why}");
+    told(&supervisor, "READY=1");
+    client.write_all(b"still here").unwrap();
+    let mut got = [0; 10];
+    server.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"still here");
+    drop((client, server));
+    relay.signal("TERM");
+    told(&supervisor, "STOPPING=1");
+    assert_eq!(relay.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_listener_that_the_supervisor_has_opened_is_taken_over() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    // As systemd does it: the socket is descriptor 3, and the variables are for this process.
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"",
+            "sh",
+        ])
+        .arg(longhaul().get_program())
+        .args(["relay", "tcp", &address.to_string()])
+        .args([&service.local_addr().unwrap().to_string(), "--json"])
+        .stdin(OwnedFd::from(listener.try_clone().unwrap()));
+    // Nobody is turned away while it starts: this waits in the kernel's queue.
+    let mut client = TcpStream::connect(address).unwrap();
+    let relay = Relay::start(&mut command);
+    assert_eq!(relay.address, address);
+    client.write_all(b"hello").unwrap();
+    let (mut server, _) = service.accept().unwrap();
+    let mut got = [0; 5];
+    server.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"hello");
 }
 
 #[test]

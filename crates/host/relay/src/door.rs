@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,9 +24,11 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// A listener that lets in whom it may, as many as there are places.
 pub(crate) struct Door {
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
     allow: Vec<Cidr>,
     places: Arc<Semaphore>,
+    /// How many of them there are, taken or not.
+    size: usize,
     /// The congestion control that accepted sockets must have; `None` where the profile leaves it open.
     congestion: Option<String>,
     pause: Duration,
@@ -53,17 +56,23 @@ pub(crate) fn bind(
     let listen = |source| RunError::Listen { address, source };
     // A restart must not wait for the last run's connections to leave TIME_WAIT.
     socket.set_reuseaddr(true).map_err(listen)?;
-    let applied =
-        sys::socket::apply(&socket, profile, Side::Client, address).map_err(|source| {
-            RunError::Profile {
-                side: Side::Client,
-                address,
-                source: Box::new(source),
-            }
-        })?;
+    let applied = prepare(&socket, address, profile)?;
     socket.bind(address).map_err(listen)?;
     let listener = socket.listen(BACKLOG).map_err(listen)?;
     Ok((listener, applied))
+}
+
+/// Puts the client-side profile on a socket that listens, or will.
+pub(crate) fn prepare(
+    socket: &impl AsFd,
+    address: SocketAddr,
+    profile: &TcpProfile,
+) -> Result<Vec<Applied>, RunError> {
+    sys::socket::apply(socket, profile, Side::Client, address).map_err(|source| RunError::Profile {
+        side: Side::Client,
+        address,
+        source: Box::new(source),
+    })
 }
 
 // === impl Door ===
@@ -71,22 +80,46 @@ pub(crate) fn bind(
 impl Door {
     /// `listener` has `profile` on it: see [`bind`].
     pub(crate) fn new(
-        listener: TcpListener,
+        listener: impl Into<Arc<TcpListener>>,
         profile: &TcpProfile,
         allow: Vec<Cidr>,
         places: usize,
         events: Events,
     ) -> Self {
-        let effective = sys::socket::congestion_control(&listener).ok();
-        let congestion = effective.filter(|name| profile.congestion_control.contains(name));
+        let listener = listener.into();
+        let size = places.min(Semaphore::MAX_PERMITS);
         Self {
+            congestion: congestion_of(&listener, profile),
             listener,
             allow,
-            places: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
-            congestion,
+            places: Arc::new(Semaphore::new(size)),
+            size,
             pause: FIRST_PAUSE,
             events,
         }
+    }
+
+    /// Goes on by another configuration; the listener has `profile` on it already. Whoever is inside keeps
+    /// their place, also where there are fewer now.
+    pub(crate) fn renew(&mut self, profile: &TcpProfile, allow: Vec<Cidr>, places: usize) {
+        self.congestion = congestion_of(&self.listener, profile);
+        self.allow = allow;
+        let size = places.min(Semaphore::MAX_PERMITS);
+        if size >= self.size {
+            self.places.add_permits(size - self.size);
+        } else {
+            // As many as are free now, and the others as their holders leave.
+            let surplus = u32::try_from(self.size - size).unwrap_or(u32::MAX);
+            let places = Arc::clone(&self.places);
+            tokio::spawn(async move {
+                for _ in 0..surplus {
+                    if let Ok(place) = places.acquire().await {
+                        place.forget();
+                    }
+                }
+            });
+        }
+        self.size = size;
     }
 
     /// The next who may come in. Nobody is lost where this is given up while it waits.
@@ -153,6 +186,12 @@ impl Door {
         }
         admitted
     }
+}
+
+/// The congestion control that accepted sockets must have; `None` where the profile leaves it open.
+fn congestion_of(listener: &TcpListener, profile: &TcpProfile) -> Option<String> {
+    let effective = sys::socket::congestion_control(listener).ok();
+    effective.filter(|name| profile.congestion_control.contains(name))
 }
 
 /// Whether accepting failed for want of something that may be there again later.

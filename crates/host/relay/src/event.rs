@@ -172,6 +172,21 @@ pub enum Event {
         /// What it means and what to do.
         text: String,
     },
+    /// All listeners are open.
+    Ready {
+        /// How many.
+        listeners: usize,
+    },
+    /// Another configuration is in effect: for new clients, and for the next request of those who are there.
+    Reloaded {
+        /// Listeners that are open now.
+        listeners: usize,
+    },
+    /// Another configuration could not be put into effect; the one before still is.
+    ReloadFailed {
+        /// What is wrong with it.
+        why: String,
+    },
     /// No more clients are accepted; requests under way are finished.
     Draining {
         /// Client connections still open.

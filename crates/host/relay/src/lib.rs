@@ -60,7 +60,7 @@ pub use event::{
     AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, TlsReport,
 };
 pub use proxy_protocol::Version as ProxyVersion;
-pub use server::{RunError, run};
+pub use server::{Order, RunError, run};
 pub use tls::authority::{Authority, AuthorityError};
 pub use tls::settings::TlsError;
 

@@ -1,28 +1,35 @@
-//! Listeners, their clients, and an orderly end.
+//! From a configuration to listeners that serve, through reloads, to an orderly end.
 
-use std::future::Future;
+mod listener;
+mod service;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use profile::Side;
-use sys::socket::Applied;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
 
-use crate::buffer::Buffers;
-use crate::door::{Door, Visitor};
-use crate::event::{Event, Events, Stage};
-use crate::pool::{self, Pool};
-use crate::session::Session;
-use crate::tcp::Tcp;
-use crate::tls::Tls;
-use crate::tls::settings::{Settings, TlsError};
-use crate::{Config, Front, HttpRelay, TcpRelay, TlsRelay, door, host, looks};
+use crate::event::{Event, Events};
+use crate::tls::settings::TlsError;
+use crate::{Config, host};
+use listener::Listener;
+use service::Prepared;
+pub(crate) use service::Service;
 
-/// The relay cannot start.
+/// What a running relay is told to do.
+#[derive(Debug)]
+pub enum Order {
+    /// Go on with this configuration. Listeners whose address is in it stay open, and connections that are open
+    /// go on as they were; where it cannot be put into effect, nothing changes.
+    Reload(Box<Config>),
+    /// Accept nobody any more, finish what is under way up to the drain timeout, and end.
+    Stop,
+}
+
+/// The relay cannot start, or cannot go on with another configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No socket could be made for an address.
@@ -65,264 +72,164 @@ pub enum RunError {
     },
 }
 
-/// Serves until `shutdown` resolves, then drains: no new clients, requests and connections under way are
-/// finished up to the drain timeout. All listeners are open, or none.
+/// All listeners, and what their tasks are told.
+struct Fleet {
+    events: Events,
+    listeners: Vec<Handle>,
+    draining: watch::Sender<bool>,
+    servers: JoinSet<()>,
+}
+
+/// A listener that serves, seen from outside its task.
+struct Handle {
+    /// As configured: the port may be 0.
+    address: SocketAddr,
+    socket: Arc<TcpListener>,
+    service: watch::Sender<Arc<Service>>,
+    retired: watch::Sender<bool>,
+}
+
+/// Serves until it is ordered to stop, or nobody is left who could order it. All listeners are open, or none.
 ///
-/// `events` is called from the tasks that serve, in the order of each connection's own events; it must
-/// not block.
+/// `sockets` are listeners that somebody else has opened, such as systemd: a relay whose address is that of one
+/// of them takes it. `events` is called from the tasks that serve, in the order of each connection's own
+/// events; it must not block.
 pub async fn run(
     config: Config,
+    sockets: Vec<std::net::TcpListener>,
     events: impl Fn(Event) + Send + Sync + 'static,
-    shutdown: impl Future<Output = ()>,
+    mut orders: mpsc::Receiver<Order>,
 ) -> Result<(), RunError> {
-    let events: Events = Arc::new(events);
-    let forgets_windows = host::forgets_windows();
-    let mut bound = Vec::new();
-    for mut relay in config.http {
-        let congestion = try_server_profile(&mut relay.front, forgets_windows)?;
-        let (listener, applied) = door::bind(relay.front.listen, &relay.front.client_profile)?;
-        let relay = Arc::new(relay);
-        bound.push((listener, applied, Bound::Http { relay, congestion }));
-    }
-    for mut relay in config.tcp {
-        try_server_profile(&mut relay.front, forgets_windows)?;
-        let (listener, applied) = door::bind(relay.front.listen, &relay.front.client_profile)?;
-        // Accepted sockets inherit it: see the `tcp` module for what it is about.
-        sys::socket::keep_urgent_inline(&listener).map_err(|source| RunError::Listen {
-            address: relay.front.listen,
-            source,
-        })?;
-        bound.push((listener, applied, Bound::Tcp(Arc::new(relay))));
-    }
-    for mut relay in config.tls {
-        try_server_profile(&mut relay.front, forgets_windows)?;
-        let settings = Settings::load(&relay).map_err(|source| RunError::Tls {
-            address: relay.front.listen,
-            source: Box::new(source),
-        })?;
-        let (listener, applied) = door::bind(relay.front.listen, &relay.front.client_profile)?;
-        let relay = Arc::new(relay);
-        bound.push((listener, applied, Bound::Tls { relay, settings }));
-    }
-    let (drain, draining) = watch::channel(false);
-    let mut servers = JoinSet::new();
-    for (listener, applied, bound) in bound {
-        let service = match bound {
-            Bound::Http { relay, congestion } => {
-                host::warn(&relay, forgets_windows, congestion.as_deref(), &events);
-                Service::Http(Http {
-                    pool: Pool::new(relay, Arc::clone(&events), forgets_windows),
-                    buffers: Arc::default(),
-                    draining: draining.clone(),
-                })
-            }
-            Bound::Tcp(relay) => Service::Tcp(Arc::new(Tcp::new(relay, Arc::clone(&events)))),
-            Bound::Tls { relay, settings } => {
-                Service::Tls(Arc::new(Tls::new(relay, settings, Arc::clone(&events))))
-            }
+    let mut fleet = Fleet {
+        events: Arc::new(events),
+        listeners: Vec::new(),
+        draining: watch::channel(false).0,
+        servers: JoinSet::new(),
+    };
+    fleet.put_into_effect(config, sockets)?;
+    let listeners = fleet.listeners.len();
+    (fleet.events)(Event::Ready { listeners });
+    while let Some(Order::Reload(config)) = orders.recv().await {
+        let outcome = match fleet.put_into_effect(*config, Vec::new()) {
+            Ok(()) => Event::Reloaded {
+                listeners: fleet.listeners.len(),
+            },
+            Err(error) => Event::ReloadFailed {
+                why: crate::chain(&error),
+            },
         };
-        let server = Server {
-            service,
-            events: Arc::clone(&events),
-            draining: draining.clone(),
-            accepted: 0,
-        };
-        servers.spawn(server.serve(listener, applied));
+        (fleet.events)(outcome);
     }
-    shutdown.await;
-    drain.send_replace(true);
-    while servers.join_next().await.is_some() {}
+    fleet.draining.send_replace(true);
+    fleet.listeners.clear();
+    while fleet.servers.join_next().await.is_some() {}
     Ok(())
 }
 
-/// A relay whose listener is open.
-enum Bound {
-    Http {
-        relay: Arc<HttpRelay>,
-        /// The server side's.
-        congestion: Option<String>,
-    },
-    Tcp(Arc<TcpRelay>),
-    Tls {
-        relay: Arc<TlsRelay>,
-        settings: Settings,
-    },
-}
+// === impl Fleet ===
 
-/// Puts the server-side profile on a socket that goes nowhere, so that what this host refuses is told
-/// before the first client. Returns the congestion control that is in effect.
-fn try_server_profile(
-    relay: &mut Front,
-    forgets_windows: bool,
-) -> Result<Option<String>, RunError> {
-    relay.server_profile = relay.server_profile.clone().on_host(forgets_windows);
-    let address = relay.listen;
-    let socket = TcpSocket::new_v4().map_err(|source| RunError::Socket { address, source })?;
-    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    sys::socket::apply(&socket, &relay.server_profile, Side::Server, nowhere).map_err(
-        |source| RunError::Profile {
-            side: Side::Server,
-            address,
-            source: Box::new(source),
-        },
-    )?;
-    Ok(sys::socket::congestion_control(&socket).ok())
-}
-
-/// One listener and its clients.
-struct Server {
-    service: Service,
-    events: Events,
-    draining: watch::Receiver<bool>,
-    /// Clients so far: the newest one's number.
-    accepted: u64,
-}
-
-/// What is done for a client.
-enum Service {
-    Http(Http),
-    Tcp(Arc<Tcp>),
-    Tls(Arc<Tls>),
-}
-
-/// What HTTP sessions share.
-struct Http {
-    pool: Arc<Pool>,
-    buffers: Arc<Buffers>,
-    draining: watch::Receiver<bool>,
-}
-
-// === impl Service ===
-
-impl Service {
-    fn front(&self) -> &Front {
-        match self {
-            Self::Http(http) => &http.pool.relay.front,
-            Self::Tcp(tcp) => &tcp.relay.front,
-            Self::Tls(tls) => &tls.relay.front,
+impl Fleet {
+    /// Serves what the configuration says from now on. What can fail comes first, so that a refused one changes
+    /// nothing.
+    fn put_into_effect(
+        &mut self,
+        config: Config,
+        mut handed: Vec<std::net::TcpListener>,
+    ) -> Result<(), RunError> {
+        while self.servers.try_join_next().is_some() {}
+        let forgets_windows = host::forgets_windows();
+        let relays = service::prepare(config, forgets_windows)?;
+        let mut sockets: Vec<Arc<TcpListener>> = Vec::new();
+        for relay in &relays {
+            let front = relay.front();
+            let open = self.listeners.iter().find(|open| {
+                let taken = sockets
+                    .iter()
+                    .any(|socket| Arc::ptr_eq(socket, &open.socket));
+                open.address == front.listen && !taken
+            });
+            let socket = match open {
+                Some(open) => Arc::clone(&open.socket),
+                None => Arc::new(listener::open(front, &mut handed)?),
+            };
+            sockets.push(socket);
         }
+        for socket in handed {
+            let address = socket.local_addr();
+            let address = address.map_or_else(|_| "?".into(), |address| address.to_string());
+            (self.events)(Event::Warning {
+                name: "socket-not-used",
+                text: format!("no relay listens on {address}, which was handed over"),
+            });
+        }
+        let mut before = std::mem::take(&mut self.listeners);
+        for (relay, socket) in relays.into_iter().zip(sockets) {
+            let same = |open: &Handle| Arc::ptr_eq(&open.socket, &socket);
+            let handle = if let Some(index) = before.iter().position(same) {
+                let handle = before.swap_remove(index);
+                handle.renew(relay, &self.events, forgets_windows);
+                handle
+            } else {
+                self.start(relay, socket, forgets_windows)
+            };
+            self.listeners.push(handle);
+        }
+        for handle in before {
+            handle.retired.send_replace(true);
+            handle.service.borrow().retire();
+        }
+        Ok(())
     }
 
-    /// Starts to serve a client, who keeps `place` until the end.
     fn start(
-        &self,
-        clients: &mut JoinSet<()>,
-        id: u64,
-        stream: TcpStream,
-        peer: SocketAddr,
-        place: OwnedSemaphorePermit,
-    ) {
-        match self {
-            Self::Http(http) => {
-                let session = Session {
-                    id,
-                    stream,
-                    peer,
-                    pool: Arc::clone(&http.pool),
-                    buffers: Arc::clone(&http.buffers),
-                    draining: http.draining.clone(),
-                };
-                clients.spawn(async move {
-                    session.serve().await;
-                    drop(place);
-                });
-            }
-            Self::Tcp(tcp) => {
-                let serving = Arc::clone(tcp).serve(id, stream, peer);
-                clients.spawn(async move {
-                    serving.await;
-                    drop(place);
-                });
-            }
-            Self::Tls(tls) => {
-                let serving = Arc::clone(tls).serve(id, stream, peer);
-                clients.spawn(async move {
-                    serving.await;
-                    drop(place);
-                });
-            }
+        &mut self,
+        relay: Prepared,
+        socket: Arc<TcpListener>,
+        forgets_windows: bool,
+    ) -> Handle {
+        let address = relay.front().listen;
+        let service = Arc::new(relay.begin(&self.events, forgets_windows));
+        let service = watch::Sender::new(service);
+        let retired = watch::Sender::new(false);
+        let listener = Listener {
+            socket: Arc::clone(&socket),
+            service: service.subscribe(),
+            events: Arc::clone(&self.events),
+            draining: self.draining.subscribe(),
+            retired: retired.subscribe(),
+            accepted: 0,
+        };
+        self.servers.spawn(listener.serve());
+        Handle {
+            address,
+            socket,
+            service,
+            retired,
         }
     }
 }
 
-// === impl Server ===
+// === impl Handle ===
 
-impl Server {
-    async fn serve(mut self, listener: TcpListener, applied: Vec<Applied>) {
-        let front = self.service.front();
-        let address = listener.local_addr().unwrap_or(front.listen);
-        (self.events)(Event::Listening {
-            address,
-            target: front.target.to_string(),
-        });
-        let profile = &front.client_profile;
-        looks::report(
-            &self.events,
-            Side::Client,
-            profile,
-            Stage::Listening,
-            applied,
-        );
-        let keeper = match &self.service {
-            Service::Http(http) => Some(tokio::spawn(pool::keep(Arc::clone(&http.pool)))),
-            Service::Tcp(_) | Service::Tls(_) => None,
-        };
-        let mut door = Door::new(
-            listener,
-            profile,
-            front.allow.clone(),
-            front.connections,
-            Arc::clone(&self.events),
-        );
-        let mut clients = JoinSet::new();
-        let mut draining = self.draining.clone();
-        tokio::select! {
-            biased;
-            _ = draining.wait_for(|draining| *draining) => {}
-            () = self.accept(&mut door, &mut clients) => {}
+impl Handle {
+    /// New clients get `relay`; those who are there keep what they have. A relay that has not changed stays,
+    /// with its hot connections.
+    fn renew(&self, relay: Prepared, events: &Events, forgets_windows: bool) {
+        let before = Arc::clone(&self.service.borrow());
+        if relay.is(&before) {
+            return;
         }
-        drop(door);
-        if let (Service::Http(http), Some(keeper)) = (&self.service, keeper) {
-            keeper.abort();
-            http.pool.stop();
+        let profile = &relay.front().client_profile;
+        let applied = sys::socket::apply(&*self.socket, profile, Side::Client, self.address);
+        if let Err(error) = applied {
+            // It has just worked on another socket of this host.
+            (events)(Event::Warning {
+                name: "profile-not-in-effect",
+                text: crate::chain(&error),
+            });
         }
-        self.drain(clients).await;
-    }
-
-    /// Accepts clients for ever.
-    async fn accept(&mut self, door: &mut Door, clients: &mut JoinSet<()>) {
-        loop {
-            let Visitor {
-                stream,
-                peer,
-                place,
-            } = door.next().await;
-            while clients.try_join_next().is_some() {}
-            self.accepted += 1;
-            let id = self.accepted;
-            self.service.start(clients, id, stream, peer, place);
-        }
-    }
-
-    /// Waits for clients to finish, and cuts off what is left at the deadline.
-    async fn drain(&self, mut clients: JoinSet<()>) {
-        while clients.try_join_next().is_some() {}
-        (self.events)(Event::Draining {
-            clients: clients.len(),
-        });
-        let deadline = Instant::now() + self.service.front().drain_timeout;
-        while let Ok(Some(_)) = timeout_at(deadline, clients.join_next()).await {}
-        let aborted = clients.len();
-        clients.shutdown().await;
-        let pool = match &self.service {
-            Service::Http(http) => Some(&http.pool),
-            Service::Tcp(_) | Service::Tls(_) => None,
-        };
-        (self.events)(Event::Stopped {
-            aborted,
-            connections: self.accepted,
-            requests: pool.map(|pool| pool.served()),
-            hot_ratio: pool.map(|pool| pool.hot_ratio()),
-        });
+        let service = Arc::new(relay.begin(events, forgets_windows));
+        self.service.send_replace(service);
+        before.retire();
     }
 }

@@ -16,6 +16,7 @@ use crate::exchange::{Exchange, Failure, Finished, Progress};
 use crate::http::head::leading_empty_line;
 use crate::http::request::RequestHead;
 use crate::pool::{DialError, Lent, Pool};
+use crate::server::Service;
 use crate::stream::{HeadError, read_head, write_all};
 
 /// How long, and for how many bytes, a client that is being turned away may finish what it is sending.
@@ -33,6 +34,8 @@ pub(crate) struct Session {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
     pub(crate) pool: Arc<Pool>,
+    /// What serves the next request, after a reload.
+    pub(crate) newest: watch::Receiver<Arc<Service>>,
     pub(crate) buffers: Arc<Buffers>,
     /// Becomes true when the relay stops.
     pub(crate) draining: watch::Receiver<bool>,
@@ -114,6 +117,12 @@ impl Session {
     }
 
     async fn serve_request(&mut self, buffer: &mut Buffer, first: bool) -> Next {
+        // Where the listener speaks something else now, the session goes on with what it began with.
+        if self.newest.has_changed().unwrap_or(false)
+            && let Some(pool) = self.newest.borrow_and_update().pool()
+        {
+            self.pool = Arc::clone(pool);
+        }
         let mut record = Record {
             pool: Arc::clone(&self.pool),
             client: self.id,

@@ -33,10 +33,12 @@ async fn a_full_descriptor_table_pauses_accepting_and_serves_again_when_it_empti
     options.pool.min_idle = Some(0);
     options.prime.enabled = Some(false);
     let (sender, mut events) = mpsc::unbounded_channel();
+    let (_orders, given) = mpsc::channel(1);
     let relay = longhaul_relay::run(
         Config::http(options).unwrap(),
+        Vec::new(),
         move |event| drop(sender.send(event)),
-        std::future::pending(),
+        given,
     );
     let relay = tokio::spawn(relay);
     let Some(Event::Listening { address, .. }) = events.recv().await else {

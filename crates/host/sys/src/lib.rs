@@ -14,6 +14,7 @@ pub mod pipe;
 pub mod realtime;
 pub mod sock_diag;
 pub mod socket;
+pub mod supervision;
 pub mod tcp_info;
 pub mod tun;
 pub mod visit;

@@ -2,6 +2,8 @@
 
 mod authority;
 mod line;
+mod signals;
+mod supervisor;
 mod voice;
 
 use std::fmt::Write as _;
@@ -19,6 +21,8 @@ use crate::arguments::{
 };
 use crate::failure::{Blame as _, Failure};
 use crate::output;
+use signals::Signals;
+use tokio::sync::mpsc;
 use voice::Voice;
 
 pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
@@ -71,7 +75,7 @@ fn one_liner(
         output::data(&text.bug("cannot write the configuration")?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    serve(config, json)
+    serve(config.clone(), json, move || Ok(config.clone()))
 }
 
 fn tcp_options(arguments: RelayTcp) -> TcpOptions {
@@ -151,7 +155,13 @@ fn http_options(arguments: RelayHttp) -> HttpOptions {
 }
 
 fn from_file(arguments: &RelayRun) -> Result<ExitCode, Failure> {
-    serve(read(&arguments.config)?, arguments.json)
+    let config = read(&arguments.config)?;
+    if arguments.config.as_os_str() == "-" {
+        // Standard input gives its text once; what it says can still be put into effect anew.
+        return serve(config.clone(), arguments.json, move || Ok(config.clone()));
+    }
+    let path = arguments.config.clone();
+    serve(config, arguments.json, move || read(&path))
 }
 
 fn read(path: &Path) -> Result<Config, Failure> {
@@ -168,8 +178,13 @@ fn read(path: &Path) -> Result<Config, Failure> {
     ))
 }
 
-/// Runs until SIGINT or SIGTERM, then drains. Events go to stdout as JSON lines, or to the log.
-fn serve(config: Config, as_json: bool) -> Result<ExitCode, Failure> {
+/// Runs until SIGINT or SIGTERM, then drains; SIGHUP puts into effect what `again` returns. Events go to stdout
+/// as JSON lines, or to the log.
+fn serve(
+    config: Config,
+    as_json: bool,
+    again: impl Fn() -> Result<Config, Failure> + Send + 'static,
+) -> Result<ExitCode, Failure> {
     if !as_json {
         log_to_stderr();
     }
@@ -178,29 +193,26 @@ fn serve(config: Config, as_json: bool) -> Result<ExitCode, Failure> {
         .build()
         .environment("cannot start the runtime")?;
     let inside = runtime.enter();
-    let stop = asked_to_stop().environment("cannot listen for signals")?;
+    let signals = Signals::listen().environment("cannot listen for signals")?;
+    let watchdog = supervisor::feed_watchdog();
     drop(inside);
+    let sockets = sys::supervision::take_listeners()
+        .environment("cannot take over the listeners of whoever started this")?;
     let voice = Voice::start(as_json);
-    let result = runtime.block_on(relay::run(config, voice.listener(), stop));
+    let listener = supervisor::told_as_well(voice.listener());
+    let failed = voice.listener();
+    let (orders, given) = mpsc::channel(1);
+    let ordering = runtime.spawn(signals.give(orders, again, failed));
+    let result = runtime.block_on(relay::run(config, sockets, listener, given));
+    ordering.abort();
+    if let Some(watchdog) = watchdog {
+        watchdog.abort();
+    }
     // Ends the tasks that could still speak.
     drop(runtime);
     voice.finish();
     result.environment("the relay cannot start")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Resolves at SIGINT or SIGTERM. Listens for them from this call on, not from the first poll: a signal
-/// that came between would end the process without draining.
-fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    })
 }
 
 fn log_to_stderr() {

@@ -12,11 +12,11 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use longhaul_relay::{Config, Event, HttpOptions, RunError};
+use longhaul_relay::{Config, Event, HttpOptions, Order, RunError};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// Longer than any test here takes on a busy machine; only a hang meets it.
@@ -31,7 +31,7 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     events: mpsc::UnboundedReceiver<Event>,
-    stop: Option<oneshot::Sender<()>>,
+    orders: mpsc::Sender<Order>,
     task: JoinHandle<Result<(), RunError>>,
 }
 
@@ -59,11 +59,12 @@ impl Relay {
 
     pub(crate) async fn start_with(config: Config) -> Self {
         let (sender, mut events) = mpsc::unbounded_channel();
-        let (stop, stopped) = oneshot::channel::<()>();
+        let (orders, given) = mpsc::channel(1);
         let task = tokio::spawn(longhaul_relay::run(
             config,
+            Vec::new(),
             move |event| drop(sender.send(event)),
-            async { drop(stopped.await) },
+            given,
         ));
         let address = loop {
             match events.recv().await.expect("the relay starts") {
@@ -74,7 +75,7 @@ impl Relay {
         Self {
             address,
             events,
-            stop: Some(stop),
+            orders,
             task,
         }
     }
@@ -99,15 +100,25 @@ impl Relay {
             .await
     }
 
+    /// Returns the event that says what became of it.
+    pub(crate) async fn reload(&mut self, config: Config) -> Event {
+        let order = Order::Reload(Box::new(config));
+        self.orders.send(order).await.unwrap();
+        self.event(|event| {
+            let told = matches!(event, Event::Reloaded { .. } | Event::ReloadFailed { .. });
+            told.then(|| event.clone())
+        })
+        .await
+    }
+
     pub(crate) fn order_stop(&mut self) {
-        self.stop.take().expect("ordered once").send(()).unwrap();
+        self.orders.try_send(Order::Stop).unwrap();
     }
 
     /// Waits for the end and returns the events that were not looked at.
     pub(crate) async fn stopped(mut self) -> Vec<Event> {
-        if self.stop.is_some() {
-            self.order_stop();
-        }
+        // Ordered already where nobody takes another.
+        let _ = self.orders.try_send(Order::Stop);
         self.task.await.unwrap().unwrap();
         let mut rest = Vec::new();
         while let Some(event) = self.events.recv().await {

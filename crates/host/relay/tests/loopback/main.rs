@@ -16,5 +16,6 @@ mod hot_pool;
 mod life;
 mod openssl;
 mod refusals;
+mod reload;
 mod tcp;
 mod tls;

@@ -89,6 +89,16 @@ pub(super) fn line(event: &Event) -> String {
         ),
         Event::Refused { peer, why } => format!("refused {peer}: {}", why.escape_debug()),
         Event::Warning { name, text } => format!("{text} [{name}]"),
+        Event::Ready { listeners } => format!("ready: {listeners} listeners open"),
+        Event::Reloaded { listeners } => {
+            format!("reloaded: {listeners} listeners open, connections go on")
+        }
+        Event::ReloadFailed { why } => {
+            format!(
+                "not reloaded, all goes on as before: {}",
+                why.escape_debug()
+            )
+        }
         Event::Draining { clients } => {
             format!("stopping: no new clients, {clients} still connected")
         }

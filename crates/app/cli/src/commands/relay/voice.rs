@@ -98,7 +98,10 @@ fn is_wanted(event: &Event) -> bool {
 
 fn is_warning(event: &Event) -> bool {
     match event {
-        Event::Warning { .. } | Event::PrimingFailed { .. } | Event::Refused { .. } => true,
+        Event::Warning { .. }
+        | Event::PrimingFailed { .. }
+        | Event::ReloadFailed { .. }
+        | Event::Refused { .. } => true,
         Event::Listening { .. }
         | Event::Applied { .. }
         | Event::Connected { .. }
@@ -108,6 +111,8 @@ fn is_warning(event: &Event) -> bool {
         | Event::RequestDone { .. }
         | Event::ConnectionDone(_)
         | Event::Closed { .. }
+        | Event::Ready { .. }
+        | Event::Reloaded { .. }
         | Event::Draining { .. }
         | Event::Stopped { .. } => false,
     }

@@ -1,0 +1,208 @@
+//! Another configuration while clients are there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longhaul_relay::{Config, Event, HttpOptions, TcpOptions, Upstream};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::harness::{
+    Origin, Relay, digest, listen, noise, plain, read_exactly, read_head, within,
+};
+use crate::tls::{Site, both, start};
+
+/// A relay for byte streams; `connections` is what makes one configuration differ from another.
+fn stream(listen: &str, target: &TcpListener, connections: usize) -> Config {
+    let mut options = TcpOptions {
+        listen: listen.into(),
+        target: target.local_addr().unwrap().to_string(),
+        ..TcpOptions::default()
+    };
+    options.limits.connections = Some(connections);
+    Config::tcp(options).unwrap()
+}
+
+#[tokio::test]
+async fn an_open_connection_goes_on_and_a_new_one_gets_the_new_target() {
+    let ((old, _), (new, _)) = (listen().await, listen().await);
+    let mut relay = Relay::start_with(stream("127.0.0.1:0", &old, 9)).await;
+    let mut before = relay.connect().await;
+    let (mut served, _) = within(old.accept()).await.unwrap();
+    let told = within(relay.reload(stream("127.0.0.1:0", &new, 9))).await;
+    assert_eq!(told, Event::Reloaded { listeners: 1 });
+    let mut after = relay.connect().await;
+    let (mut served_anew, _) = within(new.accept()).await.unwrap();
+    for (client, server) in [(&mut before, &mut served), (&mut after, &mut served_anew)] {
+        client.write_all(b"ping").await.unwrap();
+        assert_eq!(within(read_exactly(server, 4)).await, b"ping");
+        server.write_all(b"pong").await.unwrap();
+        assert_eq!(within(read_exactly(client, 4)).await, b"pong");
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_that_cannot_be_put_into_effect_changes_nothing() {
+    let (target, _) = listen().await;
+    let (_taken, in_use) = listen().await;
+    let mut relay = Relay::start_with(stream("127.0.0.1:0", &target, 9)).await;
+    let told = within(relay.reload(stream(&in_use.to_string(), &target, 9))).await;
+    let Event::ReloadFailed { why } = told else {
+        panic!("reloaded although the address is in use");
+    };
+    assert!(why.contains(&in_use.to_string()), "{why}");
+    let _client = relay.connect().await;
+    within(target.accept()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_listener_that_is_in_the_configuration_no_more_closes_and_its_clients_stay() {
+    let (target, _) = listen().await;
+    let mut relay = Relay::start_with(stream("127.0.0.1:0", &target, 9)).await;
+    let mut client = relay.connect().await;
+    let (mut server, _) = within(target.accept()).await.unwrap();
+    within(relay.reload(stream("127.0.0.2:0", &target, 9))).await;
+    // The closing of the old one is its own task's.
+    let refused = async {
+        while TcpStream::connect(relay.address).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(refused).await;
+    client.write_all(b"ping").await.unwrap();
+    assert_eq!(within(read_exactly(&mut server, 4)).await, b"ping");
+    drop(client);
+    assert_eq!(within(server.read(&mut [0])).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_replaced_is_shown_to_the_next_client() {
+    let (old, new) = (Site::make(), Site::make());
+    let (listener, _) = listen().await;
+    let mut options = both(&old, &listener);
+    (options.upstream, options.upstream_ca) = (Some(Upstream::Plain), None);
+    let mut relay = start(options.clone()).await;
+    let name = ServerName::try_from("localhost").unwrap();
+    let connecting = old.connector().connect(name.clone(), relay.connect().await);
+    let mut before = within(connecting).await.unwrap();
+    let (mut served, _) = within(listener.accept()).await.unwrap();
+    for (from, to) in [
+        (&new.files.certificate, &old.files.certificate),
+        (&new.files.key, &old.files.key),
+    ] {
+        std::fs::copy(from, to).unwrap();
+    }
+    within(relay.reload(Config::tls(options).unwrap())).await;
+    let connecting = new.connector().connect(name, relay.connect().await);
+    within(connecting).await.unwrap();
+    before.write_all(b"ping").await.unwrap();
+    assert_eq!(within(read_exactly(&mut served, 4)).await, b"ping");
+}
+
+#[tokio::test]
+async fn the_next_request_on_an_open_connection_goes_where_the_new_configuration_says() {
+    const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: o\r\n\r\n";
+    const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let ((old, old_at), (new, new_at)) = (listen().await, listen().await);
+    let mut relay = Relay::start(plain(old_at)).await;
+    let mut client = relay.connect().await;
+    for origin in [&old, &new] {
+        client.write_all(GET).await.unwrap();
+        let (mut stream, _) = within(origin.accept()).await.unwrap();
+        within(read_exactly(&mut stream, GET.len())).await;
+        stream.write_all(OK).await.unwrap();
+        assert_eq!(within(read_exactly(&mut client, OK.len())).await, OK);
+        within(relay.reload(Config::http(plain(new_at)).unwrap())).await;
+    }
+}
+
+/// An order to stop, and how often something was done before it came.
+#[derive(Default)]
+struct Load {
+    over: AtomicBool,
+    done: AtomicU64,
+}
+
+impl Load {
+    fn goes_on(&self) -> bool {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        !self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// Uploads over one connection for as long as there is load.
+async fn upload(mut client: TcpStream, load: Arc<Load>) {
+    let body = noise(20_000);
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: o\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    while load.goes_on() {
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&body).await.unwrap();
+        let answer = read_head(&mut client).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let got = read_exactly(&mut client, 64).await;
+        assert_eq!(got, digest(&body).as_bytes());
+    }
+}
+
+/// Downloads over a new connection each time.
+async fn download(relay: std::net::SocketAddr, load: Arc<Load>) {
+    while load.goes_on() {
+        let mut client = TcpStream::connect(relay).await.unwrap();
+        let request = b"GET /5000 HTTP/1.1\r\nHost: o\r\nConnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        let answer = read_head(&mut client).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.unwrap();
+        assert_eq!(digest(&got), digest(&noise(5000)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_reloads_under_load_are_seen_by_no_client() {
+    let origin = Origin::start().await;
+    for mode in ["http", "tcp"] {
+        let config = |variant: usize| {
+            if mode == "http" {
+                let mut options: HttpOptions = plain(origin.address);
+                options.pool.max_connections = Some(200 + variant);
+                Config::http(options).unwrap()
+            } else {
+                let mut options = TcpOptions {
+                    listen: "127.0.0.1:0".into(),
+                    target: origin.address.to_string(),
+                    ..TcpOptions::default()
+                };
+                options.limits.connections = Some(50 + variant % 3);
+                Config::tcp(options).unwrap()
+            }
+        };
+        let mut relay = Relay::start_with(config(0)).await;
+        let load = Arc::new(Load::default());
+        let mut clients = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            clients.spawn(upload(relay.connect().await, Arc::clone(&load)));
+            clients.spawn(download(relay.address, Arc::clone(&load)));
+        }
+        for variant in 1..=100 {
+            let before = load.done.load(Ordering::Relaxed);
+            let told = within(relay.reload(config(variant))).await;
+            assert_eq!(told, Event::Reloaded { listeners: 1 });
+            // Each configuration serves somebody.
+            let served = async {
+                while load.done.load(Ordering::Relaxed) < before + 8 && clients.len() == 8 {
+                    tokio::task::yield_now().await;
+                }
+            };
+            within(served).await;
+        }
+        load.over.store(true, Ordering::Relaxed);
+        while let Some(client) = within(clients.join_next()).await {
+            client.expect("no client meets an error");
+        }
+    }
+}

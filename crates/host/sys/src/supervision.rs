@@ -1,0 +1,108 @@
+//! Being started by a supervisor such as systemd: listeners that it hands over (`sd_listen_fds(3)`), and what it
+//! is told (`sd_notify(3)`). Both are environment variables and a datagram, so no library is needed.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::io::FdFlags;
+use rustix::net::SocketType;
+use rustix::time::ClockId;
+
+/// The first descriptor that is handed over (`SD_LISTEN_FDS_START`).
+const FIRST: RawFd = 3;
+
+/// More than any configuration has listeners; a number beyond it is a mistake.
+const MOST: RawFd = 1024;
+
+/// Takes the listening TCP sockets that the supervisor has opened. They are taken once: later calls return none.
+///
+/// Nothing is returned where the variables are absent or meant for another process.
+pub fn take_listeners() -> io::Result<Vec<TcpListener>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name: &str| env::var(name).ok()?.parse::<i32>().ok();
+    let ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
+    let count = number("LISTEN_FDS").unwrap_or(0);
+    if !ours || !(1..=MOST).contains(&count) || TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    let mut listeners = Vec::new();
+    for descriptor in FIRST..FIRST + count {
+        // SAFETY: the supervisor opened these descriptors for this process and nobody else in it, as LISTEN_PID
+        // says; `TAKEN` makes this the only place that owns them. One that is not open is refused by the first
+        // call below, and closing it has no effect.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        rustix::io::fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
+        let is_listener = rustix::net::sockopt::socket_type(&descriptor)? == SocketType::STREAM
+            && rustix::net::sockopt::socket_acceptconn(&descriptor)?;
+        if !is_listener {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a descriptor that was handed over is no listening stream socket",
+            ));
+        }
+        listeners.push(TcpListener::from(descriptor));
+    }
+    Ok(listeners)
+}
+
+/// Tells the supervisor a state such as `READY=1`; nothing where there is none (`NOTIFY_SOCKET`).
+pub fn notify(state: &str) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else {
+        return Ok(());
+    };
+    let address = address(&path)?;
+    let socket = UnixDatagram::unbound()?;
+    // A supervisor that does not read must not hold up whoever tells.
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+/// A path, or behind `@` a name in the abstract space (unix(7)).
+fn address(path: &OsStr) -> io::Result<SocketAddr> {
+    match path.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(path),
+    }
+}
+
+/// How often the supervisor wants to be told `WATCHDOG=1`, if at all (`sd_watchdog_enabled(3)`).
+pub fn watchdog_interval() -> Option<Duration> {
+    let pid = env::var("WATCHDOG_PID").ok();
+    if pid.is_some_and(|pid| pid != std::process::id().to_string()) {
+        return None;
+    }
+    let microseconds = env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
+    (microseconds > 0).then(|| Duration::from_micros(microseconds))
+}
+
+/// The monotonic clock in microseconds, as `MONOTONIC_USEC` wants it.
+pub fn monotonic_us() -> Option<u64> {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).ok()?;
+    let nanoseconds = u64::try_from(now.tv_nsec).ok()?;
+    Some(seconds * 1_000_000 + nanoseconds / 1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_supervisor_is_reached_by_path_and_by_abstract_name() {
+        let path = address(OsStr::new("/run/systemd/notify")).unwrap();
+        assert_eq!(
+            path.as_pathname().unwrap().to_str(),
+            Some("/run/systemd/notify")
+        );
+        let name = address(OsStr::new("@longhaul")).unwrap();
+        assert_eq!(name.as_abstract_name(), Some(&b"longhaul"[..]));
+    }
+}
