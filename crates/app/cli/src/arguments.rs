@@ -10,6 +10,7 @@ use units::{Bytes, Rate};
 use crate::commands::flow::arguments::Flow;
 use crate::commands::lab::arguments::{LabShell, LabUp};
 use crate::commands::lab::new::LabNew;
+use crate::commands::tune::arguments::Tune;
 
 /// Makes TCP fast over distance: tells why a transfer is slow, predicts what each remedy would bring,
 /// makes it fast without touching either endpoint, and proves it on the same path.
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Lab(Lab),
     Flow(Flow),
     Profile(Profile),
+    Tune(Tune),
     Doctor(Doctor),
     Schema(Schema),
 }
@@ -651,6 +653,7 @@ pub(crate) enum SchemaDocument {
     Change,
     Lab,
     Flow,
+    Tune,
     /// What `simulate --what-if` prints.
     WhatIf,
 }

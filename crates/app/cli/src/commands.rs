@@ -8,4 +8,5 @@ pub(crate) mod profile;
 pub(crate) mod relay;
 pub(crate) mod schema;
 pub(crate) mod simulate;
+pub(crate) mod tune;
 pub(crate) mod version;

@@ -43,5 +43,6 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Relay(relay) => commands::relay::run(relay),
         Command::Schema(schema) => commands::schema::run(&schema),
         Command::Simulate(simulate) => commands::simulate::run(&simulate),
+        Command::Tune(tune) => commands::tune::run(&tune),
     }
 }

@@ -12,6 +12,7 @@ pub mod flow;
 pub mod lab;
 mod limits;
 mod manifest;
+pub mod tune;
 pub mod what_if;
 
 pub use limits::{LimitName, LimitSeconds};

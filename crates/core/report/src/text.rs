@@ -6,11 +6,13 @@ mod change;
 mod explain;
 mod lab;
 mod layout;
+mod tune;
 mod what_if;
 
 pub use change::change;
 pub use explain::explain;
 pub use lab::lab;
+pub use tune::tune;
 pub use what_if::what_if;
 
 /// Whether text may carry ANSI colours. The caller decides by `NO_COLOR` and the terminal.

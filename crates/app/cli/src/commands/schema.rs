@@ -13,6 +13,7 @@ pub(crate) fn run(arguments: &Schema) -> Result<ExitCode, Failure> {
         SchemaDocument::Flow => schemars::schema_for!(record::flow::Document),
         SchemaDocument::WhatIf => schemars::schema_for!(record::what_if::Document),
         SchemaDocument::Lab => schemars::schema_for!(record::lab::Document),
+        SchemaDocument::Tune => schemars::schema_for!(record::tune::Document),
     };
     output::json(&schema)?;
     Ok(ExitCode::SUCCESS)
