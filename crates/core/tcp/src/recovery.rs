@@ -54,7 +54,8 @@ impl Phase {
 impl Reduction {
     pub(crate) fn start(cwnd: u32, in_flight: u32) -> Self {
         Self {
-            cwnd: in_flight,
+            // With nothing in flight no acknowledgement would come to open it again.
+            cwnd: in_flight.max(1),
             prior_cwnd: cwnd.max(1),
             delivered: 0,
             sent: 0,

@@ -140,6 +140,28 @@ fn rfc3168_an_echo_halves_the_window_once_per_flight_and_the_peer_is_told() {
     );
 }
 
+/// Broke: the window was reduced to what was in flight, which was nothing, and stayed there for ever.
+#[test]
+fn rfc3168_a_mark_with_nothing_in_flight_leaves_a_segment_to_send() {
+    let config = Config {
+        proportional_rate_reduction: true,
+        ..plain()
+    };
+    play(
+        config,
+        &std::format!(
+            "{MARKED}
+        +0   < P. 1:101(100) ack 1 win 65535
+        +0   > . 1:1(0) ack 101
+        +0   < EP. 101:201(100) ack 1 win 65535
+        +0   > . 1:1(0) ack 201
+        +0   ! write 1000
+        +0   > WP. 1:1001(1000) ack 201 ecn 2
+        +.1  < . 201:201(0) ack 1001 win 65535"
+        ),
+    );
+}
+
 #[test]
 fn rfc5682_new_data_shows_that_a_timeout_was_spurious() {
     // The four segments were late by a second, and none was lost.
