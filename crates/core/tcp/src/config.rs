@@ -13,6 +13,9 @@ use units::{Bytes, Rate};
 pub struct Config {
     /// Largest segment to receive, in bytes, as the MSS option announces it (RFC 9293 section 3.7.1).
     pub mss: u16,
+    /// What a peer takes whose SYN does not say (RFC 9293 section 3.7.1): 536 bytes over IPv4, 1220 over
+    /// IPv6.
+    pub assumed_mss: u16,
     /// Whether to offer window scaling (RFC 7323 section 2).
     pub window_scaling: bool,
     /// Whether to offer timestamps (RFC 7323 section 3).
@@ -155,6 +158,7 @@ impl Config {
     pub fn linux() -> Self {
         Self {
             mss: 1460,
+            assumed_mss: 536,
             window_scaling: true,
             timestamps: true,
             sack: true,

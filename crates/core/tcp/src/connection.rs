@@ -101,8 +101,6 @@ enum Bare {
     Reset,
 }
 
-/// RFC 9293 section 3.7.1: without an MSS option.
-const DEFAULT_MSS: u16 = 536;
 /// `TCP_MIN_SND_MSS`: whoever says less wants every byte in a packet of its own.
 const LEAST_MSS: u16 = 48;
 /// Room that timestamps take in every segment.

@@ -175,7 +175,9 @@ impl Receiver {
             if wanted.start == self.next {
                 self.advance(wanted.end);
             } else {
-                self.keep_ahead(wanted);
+                // A FIN has a number of its own, which reports cover like a byte (RFC 2018 section 3).
+                let fin = u64::from(self.fin == Some(wanted.end));
+                self.keep_ahead(wanted.start..wanted.end + fin);
                 self.tuning.on_ahead(self.extent());
                 // Without SACK the window stands still, so that the duplicate ACKs are seen as such.
                 let held = self.readable() + self.ahead.bytes();
@@ -184,10 +186,14 @@ impl Receiver {
                 }
             }
         }
+        if fin && len == 0 && start > self.next && self.fin == Some(start) {
+            self.keep_ahead(start..start + 1);
+        }
         if let Some(fin) = self.fin
-            && self.next == fin
+            && before <= fin
+            && (self.next == fin || self.next == fin + 1)
         {
-            self.next += 1;
+            self.next = fin + 1;
             taken.finished = true;
             self.acks.at_once();
         }

@@ -14,7 +14,7 @@
 mod device;
 mod driver;
 mod endpoint;
-mod packet;
+pub(crate) mod packet;
 mod ring;
 
 use std::collections::BTreeMap;
@@ -74,16 +74,21 @@ struct Hosts {
 
 /// A connection: our port, and the peer.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-struct Key {
-    port: u16,
-    peer: SocketAddr,
+pub(crate) struct Key {
+    pub(crate) port: u16,
+    pub(crate) peer: SocketAddr,
 }
 
 // === impl Stack ===
 
 impl Stack {
     /// Starts a host with `address` on `device`; its connections behave like `config`.
-    pub fn start(device: Box<dyn Device>, address: IpAddr, config: Config) -> io::Result<Self> {
+    pub fn start(device: Box<dyn Device>, address: IpAddr, mut config: Config) -> io::Result<Self> {
+        //= https://www.rfc-editor.org/rfc/rfc9293#section-3.7.1
+        //# If an MSS Option is not received at connection setup, TCP
+        //# implementations MUST assume a default send MSS of 536 (576 - 40) for
+        //# IPv4 or 1220 (1280 - 60) for IPv6 (MUST-15).
+        config.assumed_mss = if address.is_ipv4() { 536 } else { 1220 };
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let random = RandomState::new();
         let [a, b, ..] = random.hash_one(0_u8).to_be_bytes();

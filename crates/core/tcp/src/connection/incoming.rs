@@ -5,7 +5,7 @@ use core::time::Duration;
 use units::{SeqNum, Time};
 use wire::TcpFlags;
 
-use super::{Bare, Challenges, Connection, DEFAULT_MSS, Negotiated, full_segment};
+use super::{Bare, Challenges, Connection, Negotiated, full_segment};
 use crate::config::Ecn;
 use crate::output::{Event, Placement};
 use crate::segment::{EcnCodepoint, Segment, unwrap, wrap};
@@ -60,7 +60,7 @@ impl Connection {
         };
         self.negotiated = Negotiated {
             ecn,
-            mss: options.mss.unwrap_or(DEFAULT_MSS).max(64),
+            mss: options.mss.unwrap_or(self.config.assumed_mss).max(64),
             peer_shift: options
                 .window_scale
                 .filter(|_| self.config.window_scaling)

@@ -14,10 +14,16 @@ use crate::state::State;
 impl Connection {
     pub(super) fn transmit_syn(&mut self, now: Time) -> Output {
         let answer = self.state == State::SynReceived;
-        self.handshake.sent_at = Some(now);
-        let wait = INITIAL_RTO.saturating_mul(1 << self.handshake.attempts.min(7));
-        self.handshake.attempts += 1;
-        self.handshake.due_at = Some(now + wait);
+        if self.handshake.due_at.is_some() {
+            // The peer's SYN came again before our timer: the timer stands, and nobody can tell any more
+            // which of our answers is acknowledged (Karn's rule).
+            self.handshake.sent_at = None;
+        } else {
+            self.handshake.sent_at = Some(now);
+            let wait = INITIAL_RTO.saturating_mul(1 << self.handshake.attempts.min(7));
+            self.handshake.attempts += 1;
+            self.handshake.due_at = Some(now + wait);
+        }
         let offer = |ours: bool, theirs: bool| ours && (!answer || theirs);
         let timestamps = offer(self.config.timestamps, self.negotiated.timestamps);
         let scaling = offer(
