@@ -30,12 +30,18 @@ struct Target {
 }
 
 /// Every fuzz body of the house. A new one needs a line here and a test that replays its corpus.
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     Target {
         name: "capture",
         body: capture::fuzz::fuzz_capture,
         corpus: "core/capture/corpus",
         longest: 4_096,
+    },
+    Target {
+        name: "script",
+        body: script::fuzz::fuzz_script,
+        corpus: "core/script/corpus",
+        longest: 400,
     },
     Target {
         name: "tcp-exchange",

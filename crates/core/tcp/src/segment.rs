@@ -82,6 +82,34 @@ impl Segment {
         (40 + self.options_len()).saturating_add(self.payload)
     }
 
+    /// The answer of a host that knows no connection to which it belongs (RFC 9293 section 3.10.7.1);
+    /// none to a reset.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Self> {
+        //= https://www.rfc-editor.org/rfc/rfc9293#section-3.10.7.1
+        //# An incoming segment containing a RST is discarded.
+        if self.flags.contains(TcpFlags::RST) {
+            return None;
+        }
+        let (seq, ack, flags) = match self.ack {
+            Some(ack) => (ack, None, TcpFlags::RST),
+            None => (
+                SeqNum::new(0),
+                Some(self.seq + self.sequence_len()),
+                TcpFlags::RST.union(TcpFlags::ACK),
+            ),
+        };
+        Some(Self {
+            seq,
+            ack,
+            flags,
+            window: 0,
+            payload: 0,
+            options: TcpOptions::default(),
+            ecn: EcnCodepoint::NotEct,
+        })
+    }
+
     /// Flags, numbers and options of an observed segment.
     #[must_use]
     pub fn observed(segment: &wire::Segment<'_>) -> Self {

@@ -19,6 +19,7 @@
 pub mod client;
 pub mod engine;
 pub mod kernel;
+pub mod play;
 pub mod protocol;
 pub mod server;
 pub mod stack;

@@ -1,8 +1,5 @@
-//! The endpoint against itself and against scripts.
+//! The endpoint against itself. Crate `script` plays packet scripts against it.
 
-mod conformance;
-mod marks_and_doubts;
 mod properties;
-mod script;
 mod transfers;
 mod window;

@@ -78,7 +78,7 @@ fn accept(shared: &Arc<Shared>, key: Key, segment: &Segment, now: Time) -> Optio
 }
 
 fn refuse(shared: &Shared, key: Key, segment: &Segment, headers: &mut Vec<u8>) {
-    let Some(answer) = packet::refusal(segment) else {
+    let Some(answer) = segment.refusal() else {
         return;
     };
     if let Ok(header) = packet::headers(headers, shared.address, &key, &answer, 1) {

@@ -6,7 +6,7 @@ use sys::tun::VirtioHeader;
 use tcp::Segment;
 use units::Time;
 use wire::write::{Checksum, WriteError};
-use wire::{Endpoint, Host, LinkType, Observation, TcpFlags};
+use wire::{Endpoint, Host, LinkType, Observation};
 
 use super::Key;
 
@@ -16,7 +16,7 @@ const CHECKSUM: usize = 16;
 
 /// Writes the headers of `segment`, whose payload of full segments of `gso_size` follows elsewhere, and
 /// what the device is to do: sum it, and part it where it is more than one segment.
-pub(super) fn headers(
+pub(crate) fn headers(
     out: &mut Vec<u8>,
     address: IpAddr,
     key: &Key,
@@ -66,7 +66,7 @@ fn pseudo_header(source: IpAddr, destination: IpAddr, length: u32) -> u16 {
 
 /// A segment for `address` with the connection it belongs to, and where its payload is; `None` for
 /// everything else, and for what was damaged on the way.
-pub(super) fn parse(
+pub(crate) fn parse(
     header: VirtioHeader,
     packet: &[u8],
     address: IpAddr,
@@ -109,30 +109,6 @@ fn intact(packet: &[u8], source: IpAddr, destination: IpAddr) -> bool {
     sum.add(&pseudo_header(source, destination, length).to_be_bytes());
     sum.add(transport);
     sum.finish() == 0
-}
-
-/// The answer to a segment that belongs to nobody (RFC 9293 section 3.10.7.1); none to a RST.
-pub(super) fn refusal(segment: &Segment) -> Option<Segment> {
-    if segment.flags.contains(TcpFlags::RST) {
-        return None;
-    }
-    let (seq, ack, flags) = match segment.ack {
-        Some(ack) => (ack, None, TcpFlags::RST),
-        None => (
-            units::SeqNum::new(0),
-            Some(segment.seq + segment.sequence_len()),
-            TcpFlags::RST.union(TcpFlags::ACK),
-        ),
-    };
-    Some(Segment {
-        seq,
-        ack,
-        flags,
-        window: 0,
-        payload: 0,
-        options: wire::TcpOptions::default(),
-        ..*segment
-    })
 }
 
 const fn endpoint(address: SocketAddr) -> Endpoint<'static> {
