@@ -51,6 +51,7 @@ mod status;
 mod stream;
 mod target;
 mod trunk;
+mod turns;
 mod violation;
 
 pub use config::{BadConfig, Config, Memory, Padding, Width};

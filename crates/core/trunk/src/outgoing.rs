@@ -129,7 +129,12 @@ impl Outgoing {
 
     /// Bytes that wait and that the stream's credit lets go.
     pub(crate) fn sendable(&self) -> u64 {
-        self.queued.min(self.limit.saturating_sub(self.sent))
+        self.queued.min(self.credit())
+    }
+
+    /// Bytes that the stream's credit lets go.
+    pub(crate) const fn credit(&self) -> u64 {
+        self.limit.saturating_sub(self.sent)
     }
 
     /// Bytes that may fill the peer's memory, for all this end knows.

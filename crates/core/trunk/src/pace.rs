@@ -32,6 +32,9 @@ pub(crate) struct Mark {
 /// Long enough to hold several round trips of any path, short enough to follow a route change.
 const PERIOD: Duration = Duration::from_secs(5);
 
+/// Ten segments (RFC 6928).
+const INITIAL_WINDOW: u64 = 14_600;
+
 impl Pace {
     pub(crate) fn mark(&mut self, idle: bool, now: Time) -> Mark {
         if idle {
@@ -106,5 +109,18 @@ impl Pace {
         Rate::bit_per_s(self.rate()?.saturating_mul(8))
             .checked_mul(self.round_trip()?)
             .map(Bytes::get)
+    }
+
+    /// When an acknowledgement of `len` more bytes will come, behind `ahead` that are on their way; `None`
+    /// before the first acknowledgement.
+    pub(crate) fn expected(&self, ahead: u64, len: u64) -> Option<Duration> {
+        let round_trip = self.round_trip()?;
+        // What has carried little was asked for little: any connection carries an initial window.
+        let least = Bytes::new(INITIAL_WINDOW)
+            .checked_per(round_trip)
+            .map_or(0, Rate::bytes_per_s);
+        let rate = Rate::bit_per_s(self.rate().unwrap_or(0).max(least).saturating_mul(8));
+        let alone = round_trip + Bytes::new(len).checked_div(rate)?;
+        Some(alone.max(Bytes::new(ahead + len).checked_div(rate)?))
     }
 }

@@ -9,6 +9,7 @@ use crate::frame::Message;
 use crate::preface::{Hello, Limits, Preface, Refusal, RefusalReason, VERSIONS, Versions, Welcome};
 use crate::ranges::Seen;
 use crate::stream::Stream;
+use crate::turns::Turns;
 use crate::{
     BadConfig, By, Capabilities, Closing, Config, ConnectionId, ConnectionStatus, DigestKind,
     Event, Explanation, Reason, Role, Session, Status, StreamId, StreamStatus,
@@ -17,6 +18,7 @@ use crate::{
 mod connections;
 mod credit;
 mod receive;
+mod schedule;
 mod streams;
 mod timers;
 mod transmit;
@@ -75,10 +77,8 @@ struct Sending {
     again: BTreeSet<u64>,
     /// Messages that have not gone out.
     control: VecDeque<Message>,
-    /// Streams with something to send that had nothing a moment ago: they go first.
-    fresh: VecDeque<StreamId>,
-    /// Streams with something to send, in turn.
-    bulk: VecDeque<StreamId>,
+    /// Streams with something to send.
+    turns: Turns,
     /// Streams that wait for the trunk's credit.
     waiting: BTreeSet<StreamId>,
 }
@@ -107,8 +107,7 @@ impl Sending {
             flights: Flights::default(),
             again: BTreeSet::new(),
             control: VecDeque::new(),
-            fresh: VecDeque::new(),
-            bulk: VecDeque::new(),
+            turns: Turns::default(),
             waiting: BTreeSet::new(),
         }
     }
@@ -417,8 +416,7 @@ impl Trunk {
                 receipt,
             });
         }
-        self.sending.fresh.clear();
-        self.sending.bulk.clear();
+        self.sending.turns = Turns::default();
         self.sending.waiting.clear();
         self.sending.held = 0;
     }

@@ -7,26 +7,17 @@ use units::Time;
 
 use super::Trunk;
 use super::receive::ACK_BYTES;
+use crate::ConnectionId;
 use crate::connection::{Connection, Stage};
 use crate::flight::Flight;
-use crate::frame::{Frame, MAX_ACKED, MAX_CHUNK, Message};
-use crate::stream::Phase;
-use crate::{ConnectionId, StreamId};
-
-/// What a stream may send in one turn; a stream that needs no more is never behind one that does.
-const QUANTUM: u64 = 64 << 10;
-/// The smallest chunk that a stream with more to send is cut into: its 32 bytes of frame are 0.4 %.
-const MIN_CHUNK: u64 = 8 << 10;
-/// A chunk is what a connection carries in a two-hundred-and-fiftieth of a second: what an interactive
-/// stream waits behind it.
-const CHUNKS_PER_SECOND: u64 = 250;
+use crate::frame::{Frame, MAX_ACKED, Message};
 
 impl Trunk {
     /// Appends to `out` what the connection is to carry next, as slices to be written in order, and says
     /// how many bytes that is.
     ///
     /// Frames are added while fewer than `room` bytes are there, so it may be one frame more (at most
-    /// [`MAX_CHUNK`] and 400 bytes). Call it only while the socket has little unsent, and with little room:
+    /// [`crate::MAX_CHUNK`] and 400 bytes). Call it only while the socket has little unsent, and with little room:
     /// what is in the socket can be neither overtaken nor moved to another connection. What was given must
     /// be written, or the connection be closed.
     pub fn transmit(
@@ -79,7 +70,10 @@ impl Trunk {
                 self.write_again(turn, sequence);
             } else if self.sending.flights.is_full() {
                 return;
-            } else if let Some(message) = self.sending.control.pop_front() {
+            } else if !self.sending.control.is_empty() && !self.leaves_to_quicker(turn.link) {
+                let Some(message) = self.sending.control.pop_front() else {
+                    return;
+                };
                 self.write_frame(turn, message, Vec::new());
             } else if !self.write_stream(turn) {
                 return;
@@ -110,7 +104,12 @@ impl Trunk {
     }
 
     /// Writes a new reliable frame, and keeps it.
-    fn write_frame(&mut self, turn: &mut Turn<'_>, message: Message, payload: Vec<Bytes>) {
+    pub(super) fn write_frame(
+        &mut self,
+        turn: &mut Turn<'_>,
+        message: Message,
+        payload: Vec<Bytes>,
+    ) {
         let sequence = self.sending.flights.next();
         let chunk = match &message {
             Message::Data { stream, .. } | Message::Open { stream, .. } => {
@@ -151,9 +150,9 @@ impl Trunk {
 }
 
 /// One connection's turn to carry something.
-struct Turn<'a> {
+pub(super) struct Turn<'a> {
     connection: ConnectionId,
-    link: &'a mut Connection,
+    pub(super) link: &'a mut Connection,
     out: &'a mut Vec<Bytes>,
     /// Bytes appended to `out` in this turn.
     len: usize,
@@ -171,92 +170,6 @@ impl Turn<'_> {
             self.push(piece.clone());
         }
     }
-}
-
-// === Streams ===
-
-impl Trunk {
-    /// Puts a stream into the queue if it has something to send and is in none.
-    pub(super) fn schedule(&mut self, stream: StreamId) {
-        if let Some(state) = self.streams.get_mut(&stream)
-            && !state.scheduled
-            && state.has_work()
-        {
-            state.scheduled = true;
-            state.quantum = QUANTUM;
-            self.sending.waiting.remove(&stream);
-            self.sending.fresh.push_back(stream);
-        }
-    }
-
-    /// Writes one frame of the stream whose turn it is; `false` if there is none.
-    ///
-    /// As in FQ-CoDel (RFC 8290, section 4.2): a stream that had nothing to send goes before those that
-    /// always have, for one quantum.
-    fn write_stream(&mut self, turn: &mut Turn<'_>) -> bool {
-        while let Some(stream) = self
-            .sending
-            .fresh
-            .pop_front()
-            .or_else(|| self.sending.bulk.pop_front())
-        {
-            let Some(state) = self.streams.get(&stream) else {
-                continue;
-            };
-            let share = self.share(state.outgoing.unconsumed());
-            let Some(state) = self.streams.get_mut(&stream) else {
-                continue;
-            };
-            let len = state
-                .outgoing
-                .sendable()
-                .min(share)
-                .min(chunk_len(turn.link));
-            let max = usize::try_from(len).unwrap_or(MAX_CHUNK);
-            let message = if let Phase::Opening(target) = &state.phase {
-                let message = Message::Open {
-                    stream,
-                    target: target.clone(),
-                };
-                state.phase = Phase::Opened;
-                message
-            } else if len > 0 {
-                Message::Data {
-                    stream,
-                    offset: state.outgoing.sent(),
-                }
-            } else if state.outgoing.finish_due() {
-                let end = state.outgoing.take_finish();
-                state.scheduled = false;
-                self.write_frame(turn, Message::Finish { stream, end }, Vec::new());
-                return true;
-            } else {
-                state.scheduled = false;
-                if state.outgoing.sendable() > 0 {
-                    self.sending.waiting.insert(stream);
-                }
-                continue;
-            };
-            let (_, payload) = state.outgoing.chunk(max);
-            state.quantum = state.quantum.saturating_sub(len);
-            if state.quantum > 0 {
-                self.sending.fresh.push_front(stream);
-            } else {
-                state.quantum = QUANTUM;
-                self.sending.bulk.push_back(stream);
-            }
-            self.write_frame(turn, message, payload);
-            self.wake_writer(stream);
-            return true;
-        }
-        false
-    }
-}
-
-/// How long a chunk is to be on this connection.
-fn chunk_len(link: &Connection) -> u64 {
-    let rate = link.pace.rate().unwrap_or(0);
-    (rate / CHUNKS_PER_SECOND).clamp(MIN_CHUNK, MAX_CHUNK as u64)
 }
 
 // === What describes the present ===

@@ -5,5 +5,7 @@ extern crate longhaul_trunk as trunk;
 
 mod app;
 mod basics;
+mod chaos;
 mod pipe;
+mod striping;
 mod world;

@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) steps: u64,
     /// The most that each end held of (sending, receiving).
     pub(crate) held: [(u64, u64); 2],
+    /// Connections that are dead, which the far end learns only then.
+    orphans: Vec<(Time, ConnectionId)>,
     pub(crate) far_stuck: bool,
     pub(crate) piece: u64,
 }
@@ -77,6 +79,7 @@ impl World {
             log: String::new(),
             steps: 0,
             held: [(0, 0); 2],
+            orphans: Vec::new(),
             far_stuck: false,
             piece: 64 << 10,
         }
@@ -143,6 +146,19 @@ impl World {
             }
         }
         self.note(&format!("{:?} killed", link.ids[NEAR]));
+    }
+
+    /// Kills a connection, as a middlebox does that forgets it: the far end hears nothing of it until it
+    /// gives up by itself, or `later`.
+    pub(crate) fn desert(&mut self, index: usize, later: Duration) {
+        let link = self.links.remove(index);
+        let now = self.now;
+        if let Some(id) = link.ids[NEAR] {
+            self.near.connection_down(id, now);
+        }
+        self.orphans
+            .extend(link.ids[FAR].map(|id| (now + later, id)));
+        self.note(&format!("{:?} deserted", link.ids[NEAR]));
     }
 
     pub(crate) fn stall(&mut self, index: usize, span: Duration) {
@@ -394,7 +410,11 @@ impl World {
             self.far.as_ref().and_then(Trunk::deadline),
         ];
         let dial = (self.links.is_empty() && self.cut_until > self.now).then_some(self.cut_until);
-        pipes.chain(ends.into_iter().flatten()).chain(dial).min()
+        pipes
+            .chain(ends.into_iter().flatten())
+            .chain(dial)
+            .chain(self.orphans.iter().map(|(at, _)| *at))
+            .min()
     }
 
     pub(crate) fn step_to(&mut self, at: Time) {
@@ -404,6 +424,14 @@ impl World {
         if self.links.is_empty() {
             let wanted = self.near.status().wanted as usize;
             self.dial(wanted);
+        }
+        let (gone, orphans) = self.orphans.drain(..).partition(|(at, _)| *at <= now);
+        self.orphans = orphans;
+        let gone: Vec<_> = gone;
+        for (_, id) in gone {
+            if let Some(far) = &mut self.far {
+                far.connection_down(id, now);
+            }
         }
         for index in (0..self.links.len()).rev() {
             for end in [NEAR, FAR] {
