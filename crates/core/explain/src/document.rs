@@ -19,6 +19,10 @@ pub(crate) fn connection(
 ) -> record::Connection {
     let connection = analysed.connection;
     let first_at = tracked.first_at.unwrap_or_default();
+    let spans = |direction| {
+        let spans = with_series.then(|| series::limit_spans(connection, direction));
+        spans.unwrap_or_default()
+    };
     record::Connection {
         id: analysed.id,
         client: endpoint(&connection.client),
@@ -29,8 +33,14 @@ pub(crate) fn connection(
         negotiated: negotiated(connection),
         vantage: connection.vantage.as_str().into(),
         directions: record::Directions {
-            client_to_server: direction(connection, Side::Client, &analysed.to_server),
-            server_to_client: direction(connection, Side::Server, &analysed.to_client),
+            client_to_server: record::Direction {
+                limit_spans: spans(&analysed.to_server),
+                ..direction(connection, Side::Client, &analysed.to_server)
+            },
+            server_to_client: record::Direction {
+                limit_spans: spans(&analysed.to_client),
+                ..direction(connection, Side::Server, &analysed.to_client)
+            },
         },
         transfers: transfers::of(connection, first_at),
         close: close(connection),
@@ -185,6 +195,7 @@ fn direction(connection: &Connection, side: Side, direction: &Direction) -> reco
             .into_iter()
             .map(|(limit, time)| (limit, time.as_secs_f64()))
             .collect(),
+        limit_spans: Vec::new(),
         details: details(attribution),
         dominant: attribution.dominant(),
         unknown_because: unknown_because(attribution),

@@ -1,9 +1,10 @@
 use connections::{Connection, Role, Side};
+use record::LimitName;
 use record::explain::{DataPoint, Series};
 use units::Time;
 use wire::TcpFlags;
 
-use crate::analysis::Analysed;
+use crate::analysis::{Analysed, Direction};
 
 /// Points for plots of the direction with more bytes, on the capture's own clock.
 pub(crate) fn series(analysed: &Analysed<'_>) -> Series {
@@ -14,15 +15,20 @@ pub(crate) fn series(analysed: &Analysed<'_>) -> Series {
         Side::Server
     };
     let mut series = points(connection, side);
-    let t = |at: Time| at.since(connection.first_at).as_secs_f64();
-    series.limits = analysed
-        .direction(side)
-        .attribution
-        .spans
-        .iter()
-        .map(|span| (t(span.from), t(span.to), span.limit))
-        .collect();
+    series.limits = limit_spans(connection, analysed.direction(side));
     series
+}
+
+/// When each limit of a direction held, on the capture's own clock.
+pub(crate) fn limit_spans(
+    connection: &Connection,
+    direction: &Direction,
+) -> Vec<(f64, f64, LimitName)> {
+    let t = |at: Time| at.since(connection.first_at).as_secs_f64();
+    let spans = direction.attribution.spans.iter();
+    spans
+        .map(|span| (t(span.from), t(span.to), span.limit))
+        .collect()
 }
 
 fn points(connection: &Connection, side: Side) -> Series {

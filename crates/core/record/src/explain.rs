@@ -144,6 +144,10 @@ pub struct Direction {
     pub capture_copies: u64,
     /// Seconds per limit; they sum to the connection's `duration_s`.
     pub limits: LimitSeconds,
+    /// When each limit held, as `(from, to, name)` in seconds from the connection's first packet; only
+    /// where series are asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limit_spans: Vec<(f64, f64, LimitName)>,
     /// More exact causes within a limit, in seconds: `slow-start: initial`, `receive-window: static`.
     pub details: std::collections::BTreeMap<String, f64>,
     /// The largest limit other than propagation, closing and idle application time before the first and

@@ -127,8 +127,12 @@ pub struct Arm {
     pub steady_bps: Option<f64>,
     /// `floor_s / median_s`, or `goodput_bps / ceiling_bps` where rates are compared.
     pub share_of_floor: Option<f64>,
-    /// Mean seconds per limit and transfer, from this arm's capture at the client.
+    /// Mean seconds per limit and transfer, from a capture at the host that sends the payload across the
+    /// WAN; where payload flows both ways, of the way towards the origin.
     pub limits: LimitSeconds,
+    /// The same for every hop of the payload, each captured at its sender; empty where none was captured.
+    #[serde(default)]
+    pub legs: Vec<Leg>,
     /// Seconds of every transfer, in the order in which they ran.
     pub samples_s: Vec<f64>,
     /// Payload bits per second of every transfer, in the same order.
@@ -164,6 +168,19 @@ pub struct Arm {
     /// What was off about them.
     #[serde(default)]
     pub invalid_because: Vec<String>,
+}
+
+/// One hop of an arm's payload.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Leg {
+    /// The host that sends it, and where it was captured.
+    pub from: String,
+    /// The host that it is sent to.
+    pub to: String,
+    /// Whether the WAN lies between them.
+    pub crosses_wan: bool,
+    /// Mean seconds per limit and transfer.
+    pub limits: LimitSeconds,
 }
 
 /// What a sender's kernel (or the simulator) said about one transfer, at regular intervals.
