@@ -51,6 +51,7 @@ fn cell(
                 floor_s: floor.map(|floor| floor.total().as_secs_f64()),
                 ceiling_bps,
                 baseline_rtt_s: baseline_rtt_s(evidence),
+                full_payload: scenario.path.ip.full_packet().payload,
                 seed,
             };
             let reported = workload.reported.get(&spec.name).into_iter().flatten();
@@ -92,7 +93,7 @@ fn cell(
 /// Payload that the path's rate leaves room for: full packets and nothing else, both ways where the
 /// workload uses both.
 fn ceiling_bps(workload: &Workload, path: &Path) -> Option<f64> {
-    let PacketOverhead { payload, headers } = PacketOverhead::IPV4_TIMESTAMPS;
+    let PacketOverhead { payload, headers } = path.ip.full_packet();
     let share = f64::from(payload) / f64::from(payload + headers);
     let ways = match workload.direction() {
         Flow::Up | Flow::Down => 1.0,

@@ -137,6 +137,7 @@ mod tests {
         floor_s: None,
         ceiling_bps: None,
         baseline_rtt_s: 0.1,
+        full_payload: 1448,
         seed: 1,
     };
 

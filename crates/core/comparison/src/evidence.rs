@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use record::LimitSeconds;
-use record::lab::{PathCheck, Series};
+use record::lab::{Leg, PathCheck, Series};
 
 /// One transfer as it was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,8 +25,10 @@ pub struct Transfer {
 pub struct Measured {
     /// Transfers in the order in which they ran.
     pub transfers: Vec<Transfer>,
-    /// Mean seconds per limit and transfer, from the captures of this arm.
+    /// Mean seconds per limit and transfer, of the payload's way across the WAN.
     pub limits: LimitSeconds,
+    /// The same for every hop of the payload.
+    pub legs: Vec<Leg>,
     /// The first transfer through a pool that was connected but not primed.
     pub first_unprimed_s: Option<f64>,
     /// TCP's state over the transfer that took the median time.

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use record::lab::{self, Arm, Measure, Rfc6349};
-use units::PacketOverhead;
 
 use crate::evidence::{Measured, Rivals, bits};
 use crate::statistics::{
@@ -20,6 +19,8 @@ pub(crate) struct Frame {
     /// Payload bits per second above which nothing can come.
     pub(crate) ceiling_bps: Option<f64>,
     pub(crate) baseline_rtt_s: f64,
+    /// Payload bytes of a full packet.
+    pub(crate) full_payload: u32,
     pub(crate) seed: u64,
 }
 
@@ -61,6 +62,7 @@ pub(crate) fn arm(measured: &Measured, frame: &Frame) -> Arm {
         steady_bps: quantile(&steady, 0.5),
         share_of_floor,
         limits: measured.limits.clone(),
+        legs: measured.legs.clone(),
         by_position_s: by_position(measured),
         rfc6349: rfc6349(measured, goodput_bps, frame),
         rivals: measured
@@ -127,7 +129,7 @@ fn rfc6349(measured: &Measured, goodput_bps: Option<f64>, frame: &Frame) -> Opti
         })
         .sum();
     let resent = total(&measured.counters, "TcpRetransSegs").map(|segments| {
-        let full = u64::from(PacketOverhead::IPV4_TIMESTAMPS.payload);
+        let full = u64::from(frame.full_payload);
         bits(segments.saturating_mul(full))
     });
     let first = bits(payload);
@@ -200,6 +202,7 @@ mod tests {
             floor_s: Some(1.5),
             ceiling_bps: Some(11.584e6),
             baseline_rtt_s: 0.1,
+            full_payload: 1448,
             seed: 1,
         };
         (measured, frame)

@@ -36,7 +36,7 @@ pub struct Experiment {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Capture {
-    /// The client's, and behind relays.
+    /// Of the hosts that send the payload, and at relays.
     #[default]
     Client,
     /// Every host's.

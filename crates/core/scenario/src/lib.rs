@@ -47,8 +47,9 @@ pub use experiment::{Capture, Experiment, Share};
 pub use file::{FileError, Variant, expand, read};
 pub use host::{Host, HostName, Stack, TcpKnobs, Threshold};
 pub use path::{
-    CoDelSetting, DisciplineSetting, JitterSetting, LossSetting, OrderSetting, OutageSetting, Path,
-    PolicerSetting, QueueSize, RedSetting, ReorderSetting, Scheduled, TraceFile, Way, WayName,
+    CoDelSetting, DisciplineSetting, IpVersion, JitterSetting, LossSetting, OrderSetting,
+    OutageSetting, Path, PolicerSetting, QueueSize, RedSetting, ReorderSetting, Scheduled,
+    TraceFile, Way, WayName,
 };
 pub use problems::Problem;
 pub use relay::{Relay, RelayMode, Site};

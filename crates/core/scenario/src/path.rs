@@ -9,7 +9,7 @@ use link::{
     SpecError,
 };
 use serde::Deserialize;
-use units::{Bytes, LossRate, Rate, Span};
+use units::{Bytes, LossRate, PacketOverhead, Rate, Span};
 
 use crate::workload::Flow;
 
@@ -25,6 +25,9 @@ pub use settings::{
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Path {
+    /// What hosts speak across it and on their LANs.
+    #[serde(default)]
+    pub ip: IpVersion,
     /// Round-trip time of a small packet on the idle path, its serialisation and jitter not counted.
     pub rtt: Span,
     /// The bottleneck's rate in IP bytes. Wanted in each direction, unless a trace or a policer says it.
@@ -111,6 +114,17 @@ pub struct Scheduled {
     pub outage: Option<OutageSetting>,
 }
 
+/// A version of the Internet Protocol, whose header every packet carries.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum IpVersion {
+    /// IPv4: 20 bytes (RFC 791 section 3.1).
+    #[default]
+    V4,
+    /// IPv6: 40 bytes (RFC 8200 section 3).
+    V6,
+}
+
 /// A direction, as scenario files write it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
@@ -123,6 +137,28 @@ pub enum WayName {
 
 /// The least rate: below it a full packet takes more than a second.
 const LEAST_RATE: Rate = Rate::kbit_per_s(10);
+
+// === impl IpVersion ===
+
+impl IpVersion {
+    /// Bytes of its header, without options or extensions.
+    #[must_use]
+    pub const fn header_bytes(self) -> u32 {
+        match self {
+            Self::V4 => 20,
+            Self::V6 => 40,
+        }
+    }
+
+    /// What a full TCP segment with timestamps holds on an MTU of 1500 bytes.
+    #[must_use]
+    pub const fn full_packet(self) -> PacketOverhead {
+        match self {
+            Self::V4 => PacketOverhead::IPV4_TIMESTAMPS,
+            Self::V6 => PacketOverhead::IPV6_TIMESTAMPS,
+        }
+    }
+}
 
 // === impl Path ===
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
-use units::{Bytes, Floor, PacketOverhead, Rate, Span};
+use units::{Bytes, Floor, Rate, Span};
 
 use crate::{Assertion, Path};
 
@@ -229,7 +229,7 @@ impl Workload {
     #[must_use]
     pub fn floor_of(&self, path: &Path, parallel: u32) -> Option<Floor> {
         self.payload(parallel)?;
-        let overhead = PacketOverhead::IPV4_TIMESTAMPS;
+        let overhead = path.ip.full_packet();
         let copies = if self.part.is_some() {
             1
         } else {

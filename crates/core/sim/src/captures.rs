@@ -1,8 +1,8 @@
 //! Which connections of a scenario pass which host, and as whose.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use scenario::HostName;
+use scenario::{HostName, IpVersion};
 
 use crate::pcap::{Ends, pcapng};
 use crate::world::{ConnectionId, PathId, Side, World};
@@ -25,7 +25,12 @@ pub struct HostCapture {
 const HTTP: u16 = 80;
 
 /// The capture of `host`: `lan` joins client and relay, `pool` are the relay's own connections.
-pub(crate) fn of(world: &World, lan: PathId, pool: &[ConnectionId], host: HostName) -> Vec<u8> {
+pub(crate) fn of(
+    world: &World,
+    lan: PathId,
+    pool: &[ConnectionId],
+    (host, ip): (HostName, IpVersion),
+) -> Vec<u8> {
     pcapng(world.log(), |connection| {
         let (near, far) = if world.path_of(connection) == lan {
             (HostName::Client, HostName::Relay)
@@ -44,20 +49,29 @@ pub(crate) fn of(world: &World, lan: PathId, pool: &[ConnectionId], host: HostNa
         // Ports as hosts give them out: one after the other.
         let port = 40_000 + u16::try_from(connection.number() % 20_000).unwrap_or(0);
         Some(Ends {
-            near: SocketAddr::from((address(near), port)),
-            far: SocketAddr::from((address(far), HTTP)),
+            near: SocketAddr::from((address(near, ip), port)),
+            far: SocketAddr::from((address(far, ip), HTTP)),
             at,
         })
     })
 }
 
-/// Addresses for documentation (RFC 5737), one network for each side of the WAN.
-const fn address(host: HostName) -> Ipv4Addr {
-    match host {
-        HostName::Client => Ipv4Addr::new(192, 0, 2, 1),
-        HostName::Relay => Ipv4Addr::new(192, 0, 2, 2),
-        HostName::Rival => Ipv4Addr::new(192, 0, 2, 3),
-        HostName::Origin => Ipv4Addr::new(203, 0, 113, 1),
-        HostName::FarRelay => Ipv4Addr::new(203, 0, 113, 2),
+/// Addresses for documentation (RFC 5737, RFC 3849), one network for each side of the WAN.
+const fn address(host: HostName, ip: IpVersion) -> IpAddr {
+    let (far, number) = match host {
+        HostName::Client => (false, 1),
+        HostName::Relay => (false, 2),
+        HostName::Rival => (false, 3),
+        HostName::Origin => (true, 1),
+        HostName::FarRelay => (true, 2),
+    };
+    match (ip, far) {
+        (IpVersion::V4, false) => IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)),
+        (IpVersion::V4, true) => IpAddr::V4(Ipv4Addr::new(203, 0, 113, number)),
+        (IpVersion::V6, _) => {
+            let network = if far { 2 } else { 1 };
+            let number = number as u16;
+            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, network, 0, 0, 0, 0, number))
+        }
     }
 }

@@ -13,9 +13,9 @@ use congestion::ParseAlgorithmError;
 use link::InvalidPath;
 use record::Manifest;
 use record::lab::{Document, PathCheck, Priming, VERSION};
-use scenario::{Arm, HostName, Problem, Relay, Scenario, Workload};
+use scenario::{Arm, HostName, IpVersion, Problem, Relay, Scenario, Workload};
 use tcp::Config;
-use units::{Bytes, PacketOverhead, Rate};
+use units::{Bytes, Rate};
 
 use crate::captures::{self, HostCapture};
 use crate::hosts::{SimulatedHost, host};
@@ -140,7 +140,12 @@ pub(crate) fn play(
                         workload: workload.name.clone(),
                         block: number,
                         host,
-                        pcapng: captures::of(&block.programs.world, block.lan, &block.pool, host),
+                        pcapng: captures::of(
+                            &block.programs.world,
+                            block.lan,
+                            &block.pool,
+                            (host, scenario.path.ip),
+                        ),
                     });
                 }
             };
@@ -179,7 +184,11 @@ impl Stage<'_> {
         let own = &self.scenario.arms[arm];
         let mut configs = BTreeMap::new();
         for (name, settings) in self.scenario.for_arm(arm) {
-            let SimulatedHost { config, ignored } = host(&settings, name)?;
+            let SimulatedHost {
+                mut config,
+                ignored,
+            } = host(&settings, name)?;
+            config.mss = config.mss.min(largest_mss(self.scenario.path.ip));
             let who = if own.hosts.contains_key(&name) {
                 format!("{name} in {}", own.name)
             } else {
@@ -356,9 +365,20 @@ const fn mix(seed: u64) -> u64 {
     SplitMix64::new(seed).bits()
 }
 
+/// Bytes by which the header of `ip` is larger than that of IPv4.
+const fn larger_header(ip: IpVersion) -> u32 {
+    ip.header_bytes() - IpVersion::V4.header_bytes()
+}
+
+/// The largest segment of TCP in an IP packet of 1500 bytes, without options.
+fn largest_mss(ip: IpVersion) -> u16 {
+    const TCP_HEADER: u32 = 20;
+    u16::try_from(1_500 - ip.header_bytes() - TCP_HEADER).unwrap_or(u16::MAX)
+}
+
 /// Payload at a path's rate: a pacer counts no headers.
-fn payload_rate(rate: Rate) -> Rate {
-    let overhead = PacketOverhead::IPV4_TIMESTAMPS;
+fn payload_rate(rate: Rate, ip: IpVersion) -> Rate {
+    let overhead = ip.full_packet();
     let whole = u128::from(overhead.payload + overhead.headers);
     let bits = u128::from(rate.bits_per_s()) * u128::from(overhead.payload) / whole;
     Rate::bit_per_s(u64::try_from(bits).unwrap_or(u64::MAX))

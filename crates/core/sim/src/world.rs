@@ -90,6 +90,8 @@ struct Road {
     path: Path<Packet>,
     /// Product of rate and round-trip time in bytes, both ways; from there on a path is full.
     product: u64,
+    /// Bytes by which its IP header is larger than that of IPv4.
+    larger_header: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,8 +173,17 @@ impl World {
         let rate = rate.unwrap_or(Rate::bit_per_s(u64::MAX));
         let product = rate.checked_mul(spec.rtt()).map_or(u64::MAX, Bytes::get);
         let path = Path::new(spec, Duration::ZERO)?;
-        self.paths.push(Road { path, product });
+        self.paths.push(Road {
+            path,
+            product,
+            larger_header: 0,
+        });
         Ok(PathId(self.paths.len() - 1))
+    }
+
+    /// From now on the IP header of every packet on a path takes `bytes` more than that of IPv4.
+    pub fn enlarge_headers(&mut self, path: PathId, bytes: u32) {
+        self.paths[path.0].larger_header = bytes;
     }
 
     /// Where the packets of a path are.
@@ -432,12 +443,13 @@ impl World {
                         to: number ^ 1,
                         segment,
                     };
+                    let road = &mut self.paths[end.path];
                     let item = Item {
-                        segments: Segments::single(segment.ipv4_len())
+                        segments: Segments::single(segment.ipv4_len() + road.larger_header)
                             .with_ecn(Ecn::from_bits(segment.ecn.bits())),
                         payload: packet,
                     };
-                    self.paths[end.path].path.offer(now, end.direction, item);
+                    road.path.offer(now, end.direction, item);
                 }
                 Output::Event(event) => self.notices.push_back(Notice {
                     connection: id,

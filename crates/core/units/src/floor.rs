@@ -19,6 +19,12 @@ impl PacketOverhead {
         headers: 52,
     };
 
+    /// IPv6 on a 1500-byte MTU with TCP timestamps: 1428 bytes of data behind 72 of headers.
+    pub const IPV6_TIMESTAMPS: Self = Self {
+        payload: 1428,
+        headers: 72,
+    };
+
     /// IP bytes that carry `payload` application bytes in full packets.
     #[must_use]
     pub fn ip_bytes(self, payload: Bytes) -> Bytes {

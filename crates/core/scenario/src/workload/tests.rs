@@ -124,3 +124,13 @@ fn reports_give_times_or_rates_of_payload() {
     assert_eq!(rate("4 MB/s"), 32_000_000);
     assert!("4".parse::<Reported>().unwrap_err().contains("neither"));
 }
+
+#[test]
+fn ipv6_leaves_20_bytes_less_of_every_packet() {
+    let path: Path =
+        toml::from_str("ip = \"v6\"\nrtt = \"100 ms\"\nrate = \"10 Mbit/s\"\nqueue = \"100 kB\"")
+            .unwrap();
+    // 1,428,000 B are 1000 full packets of 1500 B.
+    let floor = workload("bytes = \"1428 kB\"").floor(&path).unwrap();
+    assert_eq!(floor.total().as_micros(), 1_300_000);
+}

@@ -8,7 +8,7 @@ use scenario::{Arm, Flow, HostName, Relay, RelayMode, Site, Workload};
 use tcp::{Config, Pacing};
 use units::Bytes;
 
-use super::{LAN_RTT, SimulateError, Stage, hot_window, payload_rate};
+use super::{LAN_RTT, SimulateError, Stage, hot_window, larger_header, payload_rate};
 use crate::hosts;
 use crate::http::{Primed, Programs};
 use crate::world::{ConnectionId, PathId, Side, World};
@@ -58,6 +58,9 @@ impl Stage<'_> {
             .map_err(fail)?;
         let lan = PathSpec::symmetric(LAN_RTT, None, Bytes::mib(1), LossSpec::None, seed);
         let lan = world.add_path(&lan).map_err(fail)?;
+        for path in [wan, lan] {
+            world.enlarge_headers(path, larger_header(self.scenario.path.ip));
+        }
         let mut block = Block {
             programs: Programs::new(world),
             wan,
@@ -83,7 +86,7 @@ impl Stage<'_> {
         let path = &self.scenario.path;
         if relay.knows_path_rate {
             for leg in &mut block.legs[pooled..] {
-                leg.near.1.pacing = Pacing::AtMost(payload_rate(path.bottleneck_rate()));
+                leg.near.1.pacing = Pacing::AtMost(payload_rate(path.bottleneck_rate(), path.ip));
             }
         }
         for _ in 0..relay.pool_min_idle.max(1) {

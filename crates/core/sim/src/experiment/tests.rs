@@ -26,7 +26,11 @@ const PATH: &str = r#"
 "#;
 
 fn played(text: &str) -> Document {
-    let scenario: Scenario = toml::from_str(&format!("{PATH}\n{text}")).unwrap();
+    played_on(PATH, text)
+}
+
+fn played_on(path: &str, text: &str) -> Document {
+    let scenario: Scenario = toml::from_str(&format!("{path}\n{text}")).unwrap();
     let document = run(&scenario, scenario.seed).unwrap();
     for cell in &document.cells {
         assert!(cell.valid, "{:?}", cell.why);
@@ -83,6 +87,20 @@ fn a_stream_fills_the_path_in_its_second_half_whichever_way_it_goes() {
             );
         }
     }
+}
+
+#[test]
+fn ipv6_carries_20_bytes_of_payload_less_per_packet() {
+    let stream = "[[workloads]]\nname = \"s\"\nkind = \"stream\"\nduration = \"20 s\"";
+    let [four, six] = ["v4", "v6"].map(|ip| {
+        let document = played_on(
+            &PATH.replace("[path]", &format!("[path]\nip = \"{ip}\"")),
+            stream,
+        );
+        arm(&document, 0, "direct").steady_bps.unwrap()
+    });
+    let expected = 1428.0 / 1448.0;
+    assert!((six / four - expected).abs() < 0.002, "{four} and {six}");
 }
 
 #[test]
