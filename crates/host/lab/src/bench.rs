@@ -12,6 +12,7 @@ mod error;
 mod explain;
 mod flow;
 mod host;
+mod legs;
 mod objects;
 mod own_tcp;
 mod plan;
@@ -26,7 +27,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,7 @@ pub use crate::worker::WorkerError as ProcessError;
 pub use error::BenchError;
 pub use explain::ExplainError;
 pub use host::HostError;
+pub(crate) use legs::{Lasts, Leg, LegCapture};
 use plan::Plan;
 use relays::RunningRelay;
 pub use sampler::SamplerError;
@@ -59,8 +61,11 @@ const DYING: Duration = Duration::from_secs(1);
 const TRANSFER: Duration = Duration::from_mins(5);
 /// How long after a command's end its object may be on its way to our ears.
 const STORED: Duration = Duration::from_secs(5);
-/// How long a queue may take to be empty before a check of the path will say what is wrong.
-const DRAINED: Duration = Duration::from_secs(10);
+/// How long transfers' remains may be on their way: a relay's 64 MiB at 5 Mbit/s.
+const DRAINED: Duration = Duration::from_mins(2);
+/// How long nothing must move in the link before sockets are asked whether they have more. Longer than any
+/// pause of a sender that has something to send and no timeout to wait for.
+const QUIET: Duration = Duration::from_millis(20);
 /// What errors say that the lab waited for.
 const A_TRANSFER: &str = "the end of a transfer";
 const A_MEASUREMENT: &str = "the path's measurement";
@@ -178,6 +183,7 @@ impl Bench {
     fn check_path(&mut self, depth: Depth) -> Result<PathReading, BenchError> {
         // Without its link the path is gone, and the probe would only say that.
         self.link.expect_alive(A_MEASUREMENT)?;
+        self.drain()?;
         let end = |place| {
             let node = self.topology.node(place);
             End {
@@ -204,21 +210,56 @@ impl Bench {
         explain::explain(&self.binary, captures, series).map_err(BenchError::Explain)
     }
 
-    /// Waits until nothing waits at the bottleneck any more: what a transfer or a rival has left behind would
-    /// be seen as a wrong path.
+    /// Waits until nothing is on its way any more, in the link or in the kernels' sockets: what transfers or
+    /// rivals have left behind would be seen as a wrong path. A queue that is empty does not say so: relays
+    /// may still hold seconds of payload, which a sender that loss holds back sends without ever filling it.
     fn drain(&mut self) -> Result<(), BenchError> {
         let deadline = Instant::now() + DRAINED;
+        let quiet = if self.has_own_tcp() {
+            // No kernel can be asked about it, but it answers or repeats within a round trip.
+            QUIET + self.scenario.path.rtt.get()
+        } else {
+            QUIET
+        };
         loop {
-            self.link.tell("counters")?;
-            let waiting = self.link.wait_for("its counters", READY, |line| {
-                let queued = |way: &str| line[way]["queued"]["packets"].as_u64();
-                (line["event"] == "counters").then(|| queued("forward").max(queued("backward")))
+            self.link.tell(&format!("quiet {}", quiet.as_secs_f64()))?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.link.wait_for("that its path is quiet", left, |line| {
+                (line["event"] == "quiet").then_some(())
             })?;
-            if waiting.is_none_or(|packets| packets == 0) || Instant::now() > deadline {
-                return Ok(());
+            match self.unacknowledged()? {
+                Some((host, bytes)) if Instant::now() > deadline => {
+                    return Err(BenchError::Undrained {
+                        host,
+                        bytes,
+                        limit: DRAINED,
+                    });
+                }
+                Some(_) => {}
+                None => return Ok(()),
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// A host whose kernel still has to bring payload to a peer, and how many bytes of it.
+    fn unacknowledged(&self) -> Result<Option<(String, u64)>, BenchError> {
+        // The peer of a socket that spoke with our own TCP may be gone: then it never empties.
+        if self.has_own_tcp() {
+            return Ok(None);
+        }
+        for (_, node) in self.topology.nodes() {
+            let bytes = sampler::unacknowledged(&node.namespace).map_err(BenchError::Sampler)?;
+            if bytes > 0 {
+                return Ok(Some((node.name.clone(), bytes)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn has_own_tcp(&self) -> bool {
+        self.topology
+            .nodes()
+            .any(|(_, node)| node.own_tcp.is_some())
     }
 
     fn facts(&mut self) -> Result<BTreeMap<String, String>, BenchError> {
@@ -281,12 +322,23 @@ impl Bench {
         self.scenario.experiment.capture != Capture::None
     }
 
-    /// Begins to capture all that passes `place`'s device, into a file of this name.
-    fn tap_at(&self, place: Place, name: &str) -> Result<(Tap, PathBuf), BenchError> {
+    /// Begins to capture what passes `place`'s device, into a file of this name: all of it, or only packets
+    /// that come from `peer` or go there.
+    fn tap_at(
+        &self,
+        place: Place,
+        peer: Option<IpAddr>,
+        name: &str,
+    ) -> Result<(Tap, PathBuf), BenchError> {
         let folder = self.out.join("captures");
         let file = folder.join(format!("{}{name}.pcapng", self.prefix));
         let node = self.topology.node(place);
-        let tap = Tap::start(&node.namespace, node.device, node.link_type(), &file);
+        let tap = Tap::start(
+            &node.namespace,
+            node.device,
+            (node.link_type(), peer),
+            &file,
+        );
         let tap = tap.map_err(|source| BenchError::Capture {
             host: node.name.clone(),
             source,

@@ -19,6 +19,7 @@
 //! | `start` | none; the schedules of the path count from now on instead of from the start |
 //! | `sample SECONDS` (0.001 or more) | none at once; from then on an [`Event::Sample`] every so often |
 //! | `sample off` | none; the samples end |
+//! | `quiet SECONDS` (0.001 or more) | [`Event::Quiet`] as soon as the path is empty and nothing has come or gone for so long; a later one replaces it |
 //! | anything else | [`Event::Refused`] |
 //!
 //! ```json
@@ -176,12 +177,23 @@ pub fn run(
     report::write(reports, &Event::Ready { realtime })?;
     let mut commands = Commands::new(commands);
     let mut sampling: Option<Sampling> = None;
+    let mut silence: Option<Silence> = None;
     loop {
-        let pause_at = sampling.as_ref().map(|sampling| sampling.next_at);
+        let sample_at = sampling.as_ref().map(|sampling| sampling.next_at);
+        let quiet_at = silence.as_ref().map(|silence| silence.look_at);
+        let pause_at = sample_at.into_iter().chain(quiet_at).min();
         if driver.run(commands.input().as_fd(), pause_at)? == Pause::Due {
-            report::write(reports, &Event::Sample(driver.sample()))?;
-            if let Some(sampling) = &mut sampling {
+            let now = driver.now();
+            if let Some(sampling) = sampling.as_mut().filter(|sampling| sampling.next_at <= now) {
+                report::write(reports, &Event::Sample(driver.sample()))?;
                 sampling.move_on(driver.now());
+            }
+            if silence
+                .as_mut()
+                .is_some_and(|silence| silence.holds(&driver))
+            {
+                silence = None;
+                report::write(reports, &Event::Quiet)?;
             }
             continue;
         }
@@ -193,6 +205,10 @@ pub fn run(
                 Order::Counters => Event::Counters(driver.counters()),
                 Order::Read => Event::Interval(driver.interval()),
                 Order::Unknown(command) => Event::Refused { command },
+                Order::Quiet(lasting) => {
+                    silence = Some(Silence::awaited(&driver, lasting));
+                    continue;
+                }
                 Order::Start => {
                     driver.start_schedule();
                     continue;
@@ -230,6 +246,36 @@ impl Sampling {
         while self.next_at <= now {
             self.next_at += self.every;
         }
+    }
+}
+
+/// When it may be told that nothing moves any more.
+struct Silence {
+    /// How long nothing must have moved.
+    lasting: Duration,
+    look_at: Time,
+}
+
+// === impl Silence ===
+
+impl Silence {
+    fn awaited(driver: &Driver<'_>, lasting: Duration) -> Self {
+        Self {
+            lasting,
+            look_at: driver.moved_at() + lasting,
+        }
+    }
+
+    /// Whether the path has been empty for long enough; if not, when to look again.
+    fn holds(&mut self, driver: &Driver<'_>) -> bool {
+        let now = driver.now();
+        let quiet_at = driver.moved_at() + self.lasting;
+        if quiet_at <= now && driver.is_empty() {
+            return true;
+        }
+        // What is still on the path moves at its own time, and an outage may hold it for long.
+        self.look_at = quiet_at.max(now + self.lasting);
+        false
     }
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod apparatus;
 mod beyond;
 mod finish;
+mod legs;
 mod run;
 mod sweep;
 #[cfg(test)]

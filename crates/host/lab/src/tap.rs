@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,11 +50,12 @@ pub enum TapError {
 }
 
 impl Tap {
-    /// Captures `device` in `namespace`, whose frames are of type `link`, into `path`.
+    /// Captures `device` in `namespace`, whose frames are of type `link`, into `path`; with a `peer` only
+    /// packets that come from it or go there.
     pub(crate) fn start(
         namespace: &NetworkNamespace,
         device: &str,
-        link: LinkType,
+        (link, peer): (LinkType, Option<IpAddr>),
         path: &Path,
     ) -> Result<Self, TapError> {
         let fail = |source| TapError::Write {
@@ -64,6 +66,9 @@ impl Tap {
         let sink = Arc::new(Mutex::new(Sink::new(file, device, link)));
         let of_thread = Arc::clone(&sink);
         let frames = FrameCapture::start(namespace, device, SNAPLEN, move |frame| {
+            if !peer.is_none_or(|peer| concerns(&frame, link, peer)) {
+                return;
+            }
             // A panic of the other holder does not make the buffer wrong: it only ever grows.
             of_thread
                 .lock()
@@ -94,6 +99,27 @@ impl Tap {
             });
         }
         Ok(())
+    }
+}
+
+/// Whether `peer` has sent or is to get the packet of a frame.
+fn concerns(frame: &CapturedFrame<'_>, link: LinkType, peer: IpAddr) -> bool {
+    const ETHERNET_HEADER: usize = 14;
+    let before = if link == LinkType::ETHERNET {
+        ETHERNET_HEADER
+    } else {
+        0
+    };
+    let packet = frame.data.get(before..).unwrap_or_default();
+    let is_peer = |from: usize, to: usize| match (packet.get(from..to), peer) {
+        (Some(address), IpAddr::V4(peer)) => address == peer.octets(),
+        (Some(address), IpAddr::V6(peer)) => address == peer.octets(),
+        (None, _) => false,
+    };
+    match (packet.first().map(|first| first >> 4), peer) {
+        (Some(4), IpAddr::V4(_)) => is_peer(12, 16) || is_peer(16, 20),
+        (Some(6), IpAddr::V6(_)) => is_peer(8, 24) || is_peer(24, 40),
+        _ => false,
     }
 }
 

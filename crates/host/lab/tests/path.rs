@@ -65,6 +65,7 @@ fn main() -> ExitCode {
             rough(Family::V6)
         }),
         trial("the_emulator_shows_its_queue_and_its_work", readings),
+        trial("a_path_is_quiet_when_nothing_is_on_its_way", quiet),
         trial("an_idle_emulator_sleeps", idle),
         trial("without_a_rate_tcp_is_fast", unlimited),
     ];
@@ -415,6 +416,25 @@ fn readings() -> Outcome {
             && early.delivered.packets + late.delivered.packets <= all.delivered.packets,
         format!("{early:?} and then {late:?} of {all:?}"),
     )
+}
+
+fn quiet() -> Outcome {
+    let mut bench = Bench::new(&symmetric(Duration::from_millis(400), 100, LossSpec::None))?;
+    bench.transfer(Family::V4, 100_000)?;
+    // The receiver has everything; its last acknowledgement takes 200 ms.
+    bench.tell("counters")?;
+    let Event::Counters(before) = bench.event()? else {
+        return Err("a command was not answered by counters".into());
+    };
+    ensure(before.backward.in_flight.packets > 0, format!("{before:?}"))?;
+    bench.tell("quiet 0.001")?;
+    let said = bench.event()?;
+    ensure(said == Event::Quiet, format!("{said:?}"))?;
+    let (interval, _) = bench.read()?;
+    let left = [interval.counters.forward, interval.counters.backward]
+        .map(|way| way.queued.packets + way.in_flight.packets);
+    ensure(left == [0, 0], format!("{left:?} packets on a quiet path"))?;
+    bench.stop().map(|_| ())
 }
 
 fn idle() -> Outcome {

@@ -63,6 +63,16 @@ struct Watch {
     upwards: bool,
 }
 
+/// What watching a block has brought.
+#[derive(Debug)]
+struct Watched {
+    observation: Observation,
+    /// Files by the place whose packets they hold.
+    captures: BTreeMap<Place, PathBuf>,
+    /// What was off about the link.
+    problems: Vec<String>,
+}
+
 /// What is noted while a block's transfers run.
 #[derive(Debug, Default)]
 pub(super) struct Account {
@@ -167,18 +177,22 @@ impl Bench {
                 own_bps: account.own_bps,
             }),
         };
-        self.drain()?;
         // The check comes before captures end: it gives the last FIN the round trip that it needs to be
         // captured.
         let reading = self.check_path(Depth::RoundTrip)?;
-        let (mut observation, captures, link_problems) = self.end_watch(watch)?;
+        let Watched {
+            mut observation,
+            mut captures,
+            problems: link_problems,
+        } = self.end_watch(watch)?;
         if self.own_tcp_sends(job) {
             observation.snapshots = account.snapshots;
         }
 
         let mut trial = Trial {
             captured: seen.len(),
-            captures,
+            legs: self.leg_captures(job, |place| captures.get(&place).cloned()),
+            captures: captures.remove(&Place::Client).into_iter().collect(),
             counters: counted,
             readings: vec![reading],
             link_problems,
@@ -196,6 +210,7 @@ impl Bench {
                 transfer.steady_bps = observation.goodput_between(half, one.to_s);
             }
             trial.series.push(observation.series(one.from_s, one.to_s));
+            trial.moments.push((one.from_s, one.to_s));
             trial.transfers.push(transfer);
         }
         Ok(trial)
@@ -243,7 +258,7 @@ impl Bench {
     fn watch(&mut self, job: &Job<'_>) -> Result<Watch, BenchError> {
         let mut taps = Vec::new();
         for (place, suffix) in self.tapped(job) {
-            let (tap, file) = self.tap_at(place, &format!("{}{suffix}", job.name))?;
+            let (tap, file) = self.tap_at(place, None, &format!("{}{suffix}", job.name))?;
             taps.push((tap, file, place));
         }
         let interval = self.scenario.experiment.series_interval();
@@ -255,7 +270,7 @@ impl Bench {
             Some(interval) => {
                 self.link
                     .tell(&format!("sample {}", interval.as_secs_f64()))?;
-                let sender = self.sender(job.route, upwards);
+                let sender = self.sender(job);
                 let namespace = &self.topology.node(sender).namespace;
                 let kernel = !self.own_tcp_sends(job);
                 let start = || Sampler::start(namespace, interval).map_err(BenchError::Sampler);
@@ -272,49 +287,40 @@ impl Bench {
 
     /// Whose packets are kept in a block, and what is added to their files' names.
     fn tapped(&self, job: &Job<'_>) -> Vec<(Place, String)> {
-        let client = (Place::Client, String::new());
-        match self.scenario.experiment.capture {
-            Capture::None if job.is_timed_on_the_wire() => vec![client],
-            Capture::None => Vec::new(),
-            Capture::Client => vec![client],
-            Capture::All => {
-                let others = self
-                    .topology
-                    .nodes()
-                    .filter(|(place, _)| !matches!(place, Place::Client | Place::Hop(_)));
-                let named = others.map(|(place, node)| (place, format!("-at-{}", node.name)));
-                std::iter::once(client).chain(named).collect()
+        let nodes = self.topology.nodes();
+        let ends = nodes.filter(|(place, _)| !matches!(place, Place::Hop(_)));
+        let senders = self.ends_that_send(job);
+        let experiment = &self.scenario.experiment;
+        // Predictions speak of what the client waits.
+        let explained = experiment.explains.as_ref() == Some(&job.arm.name);
+        let kept = ends.filter(|(place, _)| match experiment.capture {
+            _ if *place == Place::Client && job.is_timed_on_the_wire() => true,
+            Capture::None => false,
+            Capture::Client => senders.contains(place) || (*place == Place::Client && explained),
+            Capture::All => true,
+        });
+        let named = kept.map(|(place, node)| match place {
+            Place::Client => (place, String::new()),
+            Place::Origin | Place::Rival | Place::RivalSink | Place::Hop(_) => {
+                (place, format!("-at-{}", node.name))
             }
-        }
+        });
+        named.collect()
     }
 
     /// The host whose TCP sends the payload across the WAN.
-    fn sender(&self, route: &[String], upwards: bool) -> Place {
-        let hops = self.plan.route(route);
-        let site = |index: &usize| self.plan.hops[*index].site;
-        let near = hops
-            .iter()
-            .rev()
-            .find(|hop| site(hop) == scenario::Site::Near);
-        let far = hops.iter().find(|hop| site(hop) == scenario::Site::Far);
-        match (upwards, near, far) {
-            (true, Some(near), _) => Place::Hop(*near),
-            (true, None, _) => Place::Client,
-            (false, _, Some(far)) => Place::Hop(*far),
-            (false, _, None) => Place::Origin,
-        }
+    fn sender(&self, job: &Job<'_>) -> Place {
+        // Client and origin are on different sides: some leg lies between.
+        self.long_haul(job.route, job.workload)
+            .map_or(Place::Client, |seat| seat.sender)
     }
 
     /// Whether the payload leaves by our own TCP, which no kernel can be asked about.
     fn own_tcp_sends(&self, job: &Job<'_>) -> bool {
-        let sender = self.sender(job.route, job.workload.direction() != Flow::Down);
-        self.topology.node(sender).own_tcp.is_some()
+        self.topology.node(self.sender(job)).own_tcp.is_some()
     }
 
-    fn end_watch(
-        &mut self,
-        watch: Watch,
-    ) -> Result<(Observation, Vec<PathBuf>, Vec<String>), BenchError> {
+    fn end_watch(&mut self, watch: Watch) -> Result<Watched, BenchError> {
         let snapshots = match watch.sampler {
             Some(sampler) => sampler.stop().map_err(BenchError::Sampler)?,
             None => Vec::new(),
@@ -324,15 +330,13 @@ impl Bench {
         }
         let (queue, interval) = self.read_link()?;
         let problems = self.problems_of(&interval);
-        let mut captures = Vec::new();
+        let mut captures = BTreeMap::new();
         for (tap, file, place) in watch.taps {
             tap.stop().map_err(|source| BenchError::Capture {
                 host: self.topology.node(place).name.clone(),
                 source,
             })?;
-            if place == Place::Client {
-                captures.push(file);
-            }
+            captures.insert(place, file);
         }
         let observation = Observation {
             interval_s: watch
@@ -342,7 +346,11 @@ impl Bench {
             queue,
             upwards: watch.upwards,
         };
-        Ok((observation, captures, problems))
+        Ok(Watched {
+            observation,
+            captures,
+            problems,
+        })
     }
 
     /// The link's account since it was last read, and the samples that it sent meanwhile.
@@ -459,6 +467,8 @@ impl Trial {
             }));
         self.series.extend(one.series);
         self.captures.extend(one.captures);
+        self.legs.extend(one.legs);
+        self.moments.extend(one.moments);
         self.captured += one.captured;
         for (name, count) in one.counters {
             *self.counters.entry(name).or_default() += count;

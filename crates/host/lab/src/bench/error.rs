@@ -1,5 +1,6 @@
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::bench::explain::ExplainError;
 use crate::bench::sampler::SamplerError;
@@ -42,6 +43,19 @@ pub enum BenchError {
     /// Sockets or counters of a host.
     #[error("cannot watch what TCP does in the hosts")]
     Sampler(#[source] SamplerError),
+    /// What a block left behind does not get away.
+    #[error(
+        "the {host} still has {bytes} unacknowledged bytes {} s after a block; is its peer gone, or the path cut?",
+        limit.as_secs()
+    )]
+    Undrained {
+        /// A host that has something to send.
+        host: String,
+        /// How much.
+        bytes: u64,
+        /// How long the lab waited.
+        limit: Duration,
+    },
     /// `explain` could not be run on a capture.
     #[error("cannot explain a capture")]
     Explain(#[source] ExplainError),

@@ -19,6 +19,22 @@ pub(super) struct RunningRelay {
     /// One per port; all of one relay.
     pub(super) processes: Vec<Worker>,
     tap: Option<(Tap, PathBuf)>,
+    /// At the origin, of this relay's connections only, where it sends payload into the relay's pool.
+    behind: Option<(Tap, PathBuf)>,
+}
+
+// === impl RunningRelay ===
+
+impl RunningRelay {
+    /// Everything that passes its device, complete once it has ended.
+    pub(super) fn capture(&self) -> Option<PathBuf> {
+        self.tap.as_ref().map(|(_, file)| file.clone())
+    }
+
+    /// What passes between it and the origin, captured there.
+    pub(super) fn capture_behind(&self) -> Option<PathBuf> {
+        self.behind.as_ref().map(|(_, file)| file.clone())
+    }
 }
 
 impl Bench {
@@ -40,21 +56,36 @@ impl Bench {
         Ok(primed)
     }
 
-    /// Ends the first relay of a route; the capture of all that passed its device.
-    pub(super) fn stop_first(&mut self, route: &[String]) -> Result<Option<PathBuf>, BenchError> {
-        let running = self
-            .plan
-            .route(route)
-            .first()
-            .and_then(|index| self.relays.remove(index));
-        let Some((tap, capture)) = running.and_then(|relay| relay.tap) else {
-            return Ok(None);
+    /// Ends the first relay of a route.
+    pub(super) fn stop_first(&mut self, route: &[String]) -> Result<(), BenchError> {
+        match self.plan.route(route).first() {
+            Some(index) => self.stop_relay(*index),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends all relays, whose captures are complete then.
+    pub(super) fn stop_relays(&mut self) -> Result<(), BenchError> {
+        let running: Vec<usize> = self.relays.keys().copied().collect();
+        running
+            .into_iter()
+            .try_for_each(|index| self.stop_relay(index))
+    }
+
+    fn stop_relay(&mut self, index: usize) -> Result<(), BenchError> {
+        let Some(relay) = self.relays.remove(&index) else {
+            return Ok(());
         };
-        tap.stop().map_err(|source| BenchError::Capture {
-            host: "relay".to_owned(),
-            source,
-        })?;
-        Ok(Some(capture))
+        let places = [Place::Hop(index), Place::Origin];
+        for (place, tap) in places.into_iter().zip([relay.tap, relay.behind]) {
+            if let Some((tap, _)) = tap {
+                tap.stop().map_err(|source| BenchError::Capture {
+                    host: self.topology.node(place).name.clone(),
+                    source,
+                })?;
+            }
+        }
+        Ok(())
     }
 
     fn start_relay(
@@ -64,18 +95,23 @@ impl Bench {
     ) -> Result<(RunningRelay, Option<Priming>), BenchError> {
         let name = self.plan.hops[index].relay.clone();
         let spec = self.scenario.relays.get(&name).cloned().unwrap_or_default();
+        let host = self.worker_name(index);
         // From before the first SYN, so that everything about its connections is known.
-        let tap = if self.captures_relays() {
-            let file = format!("at-{}", self.worker_name(index));
-            Some(self.tap_at(Place::Hop(index), &file)?)
-        } else {
-            None
-        };
+        let tap = self
+            .captures_relays()
+            .then(|| self.tap_at(Place::Hop(index), None, &format!("at-{host}")))
+            .transpose()?;
+        let peer = self.topology.address(Place::Hop(index)).into();
+        let behind = self
+            .origin_fills_pool(index)
+            .then(|| self.tap_at(Place::Origin, Some(peer), &format!("at-origin-of-{host}")))
+            .transpose()?;
         let mut relay = RunningRelay {
             processes: Vec::new(),
             tap,
+            behind,
         };
-        if spec.command.is_none() && spec.mode == RelayMode::Http {
+        if self.has_pool(index) {
             let (process, priming) = self.start_http(index, &spec, arm)?;
             relay.processes.push(process);
             return Ok((relay, Some(priming)));

@@ -121,6 +121,16 @@ pub(super) fn look(namespace: &NetworkNamespace) -> Result<Snapshot, SamplerErro
     snapshot(&mut kernel).map_err(SamplerError::SockDiag)
 }
 
+/// Bytes that the sockets of a host were given and that no peer has acknowledged.
+pub(super) fn unacknowledged(namespace: &NetworkNamespace) -> Result<u64, SamplerError> {
+    let mut kernel = open(namespace)?;
+    let sockets = kernel.tcp_sockets().map_err(SamplerError::SockDiag)?;
+    Ok(sockets
+        .iter()
+        .map(|socket| u64::from(socket.send_queue))
+        .sum())
+}
+
 /// Seconds since 1970, as link and captures have them.
 pub(super) fn unix_now_s() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

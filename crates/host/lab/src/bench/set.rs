@@ -90,13 +90,8 @@ impl Apparatus for Benches {
         self.bench(arm).start_route(&route, &name)
     }
 
-    fn stop_relay(&mut self, arm: usize) -> Result<Option<PathBuf>, BenchError> {
-        let (_, route, _) = self.routes[arm].clone();
-        self.bench(arm).stop_first(&route)
-    }
-
-    fn is_far(&self, host: &str) -> bool {
-        host.starts_with("192.0.2.")
+    fn stop_relays(&mut self) -> Result<(), BenchError> {
+        self.all.iter_mut().try_for_each(Bench::stop_relays)
     }
 
     fn perform(&mut self, task: &Task<'_>) -> Result<Trial, BenchError> {

@@ -17,6 +17,8 @@ pub(super) enum Command {
     Start,
     /// `sample SECONDS`, or `sample off`.
     Sample(Option<Duration>),
+    /// `quiet SECONDS`.
+    Quiet(Duration),
     /// Anything else.
     Unknown(String),
 }
@@ -85,6 +87,10 @@ impl Command {
                 Some(interval) => Self::Sample(Some(interval)),
                 None => Self::Unknown(line.to_owned()),
             },
+            ["quiet", seconds] => match interval(seconds) {
+                Some(span) => Self::Quiet(span),
+                None => Self::Unknown(line.to_owned()),
+            },
             _ => Self::Unknown(line.to_owned()),
         }
     }
@@ -104,8 +110,7 @@ mod tests {
     #[test]
     fn lines_are_commands_and_what_is_none_is_kept_as_it_came() {
         let mut file = tempfile::tempfile().unwrap();
-        let lines =
-            "\ncounters\nread\nstart\nsample 0.01\nsample off\nsample 0\nsample x\nreed\nrea";
+        let lines = "\ncounters\nread\nstart\nsample 0.01\nsample off\nsample 0\nsample x\nquiet 0.02\nquiet\nreed\nrea";
         file.write_all(lines.as_bytes()).unwrap();
         file.rewind().unwrap();
         let mut commands = Commands::new(&file);
@@ -121,6 +126,8 @@ mod tests {
                 Command::Sample(None),
                 unknown("sample 0"),
                 unknown("sample x"),
+                Command::Quiet(Duration::from_millis(20)),
+                unknown("quiet"),
                 unknown("reed"),
             ]
         );

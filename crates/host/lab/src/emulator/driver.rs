@@ -26,6 +26,8 @@ pub(super) struct Driver<'a> {
     awake_for: Option<Time>,
     buffers: Buffers,
     meter: Meter,
+    /// When a packet last came from a device or went to one.
+    moved_at: Time,
 }
 
 /// Why the driver stopped carrying packets for a moment.
@@ -61,6 +63,7 @@ impl<'a> Driver<'a> {
             awake_for: None,
             buffers: Buffers::default(),
             meter: Meter::new(),
+            moved_at: Time::ZERO,
         })
     }
 
@@ -77,6 +80,9 @@ impl<'a> Driver<'a> {
                 return Ok(Pause::Due);
             }
             let taken = self.take(Direction::Forward)? + self.take(Direction::Backward)?;
+            if taken > 0 {
+                self.moved_at = now;
+            }
             let timeout = if taken > 0 {
                 Some(Duration::ZERO)
             } else {
@@ -120,6 +126,20 @@ impl<'a> Driver<'a> {
         self.meter.sample(&self.path.counters())
     }
 
+    /// When a packet last came from a device or went to one.
+    pub(super) const fn moved_at(&self) -> Time {
+        self.moved_at
+    }
+
+    /// Whether no packet waits or is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        let counters = self.path.counters();
+        Direction::BOTH.into_iter().all(|direction| {
+            let lane = counters.direction(direction);
+            lane.queued.packets == 0 && lane.in_flight.packets == 0
+        })
+    }
+
     pub(super) fn now(&self) -> Time {
         Time::ZERO + self.started.elapsed()
     }
@@ -152,6 +172,7 @@ impl<'a> Driver<'a> {
             };
             // Writing runs the receiver's whole network stack: the clock moves on.
             now = self.now();
+            self.moved_at = now;
             self.meter.note_delivery(now.since(delivery.due_at));
             if delivery.payload.write(tun, &delivery).is_err() {
                 self.meter.note_undeliverable();

@@ -27,6 +27,8 @@ pub enum Event {
     Interval(Interval),
     /// One of the samples that `sample` asked for.
     Sample(Sample),
+    /// The answer to `quiet`: the path is empty, and nothing has moved on it for as long as was asked.
+    Quiet,
     /// The answer to what is no command.
     Refused {
         /// As it came.

@@ -8,7 +8,7 @@ use comparison::{Rivals, Transfer};
 use record::explain::Document;
 use record::lab::{Priming, Series};
 
-use crate::bench::BenchError;
+use crate::bench::{BenchError, LegCapture};
 use crate::probe::{Depth, PathReading};
 
 /// One block to do.
@@ -35,8 +35,12 @@ pub(crate) struct Trial {
     pub(crate) series: Vec<Option<Series>>,
     /// Captures of the client's packets, warm-up included.
     pub(crate) captures: Vec<PathBuf>,
-    /// Transfers in them.
+    /// Captures of each hop of the payload at its sender, warm-up included.
+    pub(crate) legs: Vec<LegCapture>,
+    /// Transfers in the captures, those of the warm-up too.
     pub(crate) captured: usize,
+    /// Between which moments each transfer that counts took place, in seconds since 1970.
+    pub(crate) moments: Vec<(f64, f64)>,
     /// What the hosts' kernels counted meanwhile, such as `origin: TcpRetransSegs`.
     pub(crate) counters: BTreeMap<String, u64>,
     /// What became of rival flows.
@@ -55,12 +59,8 @@ pub(crate) trait Apparatus {
     /// Starts the relays of `arm` that do not run yet, and waits until they are ready.
     fn start_relays(&mut self, arm: usize) -> Result<Vec<Priming>, BenchError>;
 
-    /// Ends the first relay of `arm` and returns the capture of everything it sent and received: between it
-    /// and what lies behind it, and between it and clients. `None` where it has ended before.
-    fn stop_relay(&mut self, arm: usize) -> Result<Option<PathBuf>, BenchError>;
-
-    /// Whether `host` of a capture lies at the far end.
-    fn is_far(&self, host: &str) -> bool;
+    /// Ends all relays. Captures that last as long as they do are complete then.
+    fn stop_relays(&mut self) -> Result<(), BenchError>;
 
     /// Does a block; its transfers are proved where the workload can be.
     fn perform(&mut self, task: &Task<'_>) -> Result<Trial, BenchError>;

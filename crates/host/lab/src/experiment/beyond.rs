@@ -1,6 +1,6 @@
 //! What a scenario may ask for and real kernels here can't play.
 
-use scenario::{HostName, Kind, Problem, RelayMode, Scenario, Stack};
+use scenario::{HostName, IpVersion, Kind, Problem, RelayMode, Scenario, Stack};
 
 /// All of it, with fields as paths in the file; empty for what can be run.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
@@ -44,6 +44,10 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
             let message = "our relay sets it by its profile: set `server-profile`, or a `command`";
             refuse(format!("relays.{name}.congestion-control"), message);
         }
+    }
+    if scenario.path.ip == IpVersion::V6 {
+        let message = "the lab's hosts speak IPv4; `longhaul simulate` plays this";
+        refuse("path.ip".to_owned(), message);
     }
     for (index, workload) in scenario.workloads.iter().enumerate() {
         if workload.kind == Kind::Exchange && workload.idle.is_some() {

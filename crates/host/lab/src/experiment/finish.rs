@@ -1,11 +1,17 @@
 //! The end of a run: explanations of what was captured, and the result document.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::PathBuf;
+
 use comparison::Transfer;
 use record::LimitSeconds;
 use record::explain;
 use record::lab::{Document, Series};
 
+use crate::bench::{Lasts, Leg};
 use crate::experiment::apparatus::Apparatus;
+use crate::experiment::legs::LegCaptures;
 use crate::experiment::run::{Ending, Run};
 use crate::experiment::{LabError, Outcome, Row, slug};
 
@@ -15,10 +21,12 @@ impl<A: Apparatus> Run<'_, A> {
         if let Ending::PathOff(why) = ending {
             self.evidence.invalid_path = Some(why.clone());
         }
+        self.bench.stop_relays()?;
         let mut explanations = Vec::new();
         for arm in 0..self.scenario.arms.len() {
-            self.complete_arm(arm)?;
-            explanations.extend(self.explain_arm(arm)?);
+            let mut read = Explained::default();
+            self.complete_arm(arm, &mut read)?;
+            explanations.extend(self.explain_arm(arm, &mut read)?);
         }
         let cells = comparison::cells(self.scenario, self.options.seed, &self.evidence);
         let assertions = if interrupted {
@@ -49,48 +57,87 @@ impl<A: Apparatus> Run<'_, A> {
     }
 
     /// Limits and the representative series of an arm's cells.
-    fn complete_arm(&mut self, arm: usize) -> Result<(), LabError> {
+    fn complete_arm(&mut self, arm: usize, read: &mut Explained) -> Result<(), LabError> {
         for workload in 0..self.scenario.workloads.len() {
             let Some(kept) = self.kept.get(&(arm, workload)) else {
                 continue;
             };
+            let mut legs = Vec::new();
+            for leg in &kept.legs {
+                let document = match leg.lasts {
+                    Lasts::Block => &self.bench.explain(&leg.files, false)?,
+                    Lasts::Run => read.document(&self.bench, &leg.files)?,
+                };
+                legs.push(leg.limits(document, kept.captured, &kept.moments));
+            }
             let measured = self.evidence.measured.entry((arm, workload)).or_default();
             measured.series = representative(&measured.transfers, &kept.series);
-            if !kept.captures.is_empty() {
-                let document = self.bench.explain(&kept.captures, false)?;
-                measured.limits = limits_per_transfer(&document, kept.captured);
-            }
+            let long_haul = legs.iter().find(|leg| leg.crosses_wan);
+            measured.limits = long_haul.map_or_else(LimitSeconds::new, |leg| leg.limits.clone());
+            measured.legs = legs;
         }
         Ok(())
     }
 
-    fn explain_arm(&mut self, arm: usize) -> Result<Vec<(String, explain::Document)>, LabError> {
-        let spec = &self.scenario.arms[arm];
-        let files = self.captures_of(arm);
-        if files.is_empty() {
-            return Ok(Vec::new());
+    /// What `explain` says of an arm, by hop of its payload and by where that was captured. Pictures show the
+    /// long path. Findings in captures of a relay's pool are left out: they would speak of its priming.
+    fn explain_arm(
+        &mut self,
+        arm: usize,
+        read: &mut Explained,
+    ) -> Result<Vec<(String, explain::Document)>, LabError> {
+        let name = self.scenario.arms[arm].name.clone();
+        let mut explanations = Vec::new();
+        for (number, captured) in self.legs_of(arm).into_iter().enumerate() {
+            let leg = &captured.leg;
+            let mut document = match captured.lasts {
+                Lasts::Block => self.bench.explain(&captured.files, leg.crosses_wan)?,
+                Lasts::Run => read.document(&self.bench, &captured.files)?.clone(),
+            };
+            document
+                .connections
+                .retain(|connection| leg.has(connection));
+            if captured.lasts == Lasts::Run {
+                document.findings.clear();
+            }
+            if !leg.crosses_wan {
+                for connection in &mut document.connections {
+                    connection.series = None;
+                }
+            }
+            let of = if number == 0 {
+                name.clone()
+            } else {
+                format!("{name} {} to {}", leg.from, leg.to)
+            };
+            self.write_json(&format!("explain-{}.json", slug(&of)), &document)?;
+            explanations.push((name.clone(), document));
         }
-        // Pictures show the long path: at the client, or behind the relay.
-        let document = self.bench.explain(&files, spec.relay.is_direct())?;
-        self.write_json(&format!("explain-{}.json", slug(&spec.name)), &document)?;
-        let mut explanations = vec![(spec.name.clone(), document)];
-        let behind = self.explain_relay(arm)?;
-        explanations.extend(behind.map(|document| (spec.name.clone(), document)));
         Ok(explanations)
     }
 
-    /// What passed between an arm's relay and the far end, with series. Its findings are left out: they
-    /// would speak of the relay's own priming.
-    fn explain_relay(&mut self, arm: usize) -> Result<Option<explain::Document>, LabError> {
-        let Some(capture) = self.bench.stop_relay(arm)? else {
-            return Ok(None);
-        };
-        let mut document = self.bench.explain(&[capture], true)?;
-        document
-            .connections
-            .retain(|connection| self.bench.is_far(&connection.server.host));
-        document.findings.clear();
-        Ok(Some(document))
+    /// Captures of an arm's legs over all workloads; both ways of a leg are one where one host captured them.
+    fn legs_of(&self, arm: usize) -> Vec<LegCaptures> {
+        let mut legs: Vec<LegCaptures> = Vec::new();
+        let of_arm = self.kept.iter().filter(|((number, _), _)| *number == arm);
+        for captured in of_arm.flat_map(|(_, kept)| &kept.legs) {
+            let alike = |other: &LegCaptures| {
+                let ends = |leg: &Leg| (leg.client, leg.server);
+                ends(&other.leg) == ends(&captured.leg)
+                    && (other.leg.from == captured.leg.from || other.files == captured.files)
+            };
+            match legs.iter_mut().find(|other| alike(other)) {
+                Some(known) => {
+                    let new = captured.files.iter().cloned();
+                    known.files.extend(new);
+                    // Names begin with the block's number, so that this is the order in time.
+                    known.files.sort();
+                    known.files.dedup();
+                }
+                None => legs.push(captured.clone()),
+            }
+        }
+        legs
     }
 
     /// Every transfer that counts, in the order of arms and workloads.
@@ -124,20 +171,23 @@ fn representative(transfers: &[Transfer], series: &[Option<Series>]) -> Option<S
     Some(seen[middle].1.clone())
 }
 
-/// Mean seconds per limit: over all connections towards the server, divided by the transfers.
-fn limits_per_transfer(document: &explain::Document, transfers: usize) -> LimitSeconds {
-    let mut sum = LimitSeconds::new();
-    for connection in &document.connections {
-        for (name, seconds) in &connection.directions.client_to_server.limits {
-            *sum.entry(*name).or_default() += seconds;
+/// What `explain` says, with series, of captures that many cells share.
+#[derive(Debug, Default)]
+struct Explained(BTreeMap<Vec<PathBuf>, explain::Document>);
+
+// === impl Explained ===
+
+impl Explained {
+    fn document(
+        &mut self,
+        bench: &impl Apparatus,
+        files: &[PathBuf],
+    ) -> Result<&explain::Document, LabError> {
+        match self.0.entry(files.to_vec()) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(bench.explain(files, true)?)),
         }
     }
-    #[expect(clippy::cast_precision_loss, reason = "a count of transfers")]
-    let count = transfers.max(1) as f64;
-    for seconds in sum.values_mut() {
-        *seconds /= count;
-    }
-    sum
 }
 
 #[cfg(test)]

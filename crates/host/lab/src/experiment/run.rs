@@ -10,6 +10,7 @@ use record::lab::{Priming, Series};
 use scenario::{Kind, Scenario};
 
 use crate::experiment::apparatus::{Apparatus, Task, Trial};
+use crate::experiment::legs::LegCaptures;
 use crate::experiment::{LabError, Options, Outcome, Progress, slug};
 use crate::probe::Depth;
 
@@ -34,8 +35,12 @@ pub(super) struct Run<'a, A> {
 pub(super) struct Kept {
     /// In the order in which they were made.
     pub(super) captures: Vec<PathBuf>,
-    /// Transfers in them.
+    /// By leg of the payload, in the order in which it takes them.
+    pub(super) legs: Vec<LegCaptures>,
+    /// Transfers in the captures of blocks.
     pub(super) captured: usize,
+    /// Between which moments each transfer of the evidence took place, in seconds since 1970.
+    pub(super) moments: Vec<(f64, f64)>,
     /// One per transfer of the evidence.
     pub(super) series: Vec<Option<Series>>,
 }
@@ -239,6 +244,10 @@ impl<'a, A: Apparatus> Run<'a, A> {
         let kept = self.kept.entry((block.arm, block.workload)).or_default();
         kept.captures.extend(trial.captures);
         kept.captured += trial.captured;
+        kept.moments.extend(trial.moments);
+        for capture in trial.legs {
+            LegCaptures::add(&mut kept.legs, capture);
+        }
         kept.series.extend(trial.series);
     }
 

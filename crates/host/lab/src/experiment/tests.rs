@@ -58,12 +58,8 @@ impl Apparatus for Fake {
         Ok(Vec::new())
     }
 
-    fn stop_relay(&mut self, _arm: usize) -> Result<Option<PathBuf>, BenchError> {
-        Ok(None)
-    }
-
-    fn is_far(&self, _host: &str) -> bool {
-        false
+    fn stop_relays(&mut self) -> Result<(), BenchError> {
+        Ok(())
     }
 
     fn perform(&mut self, task: &Task<'_>) -> Result<Trial, BenchError> {

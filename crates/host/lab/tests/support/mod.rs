@@ -187,6 +187,7 @@ impl Bench {
                 Event::Interval(interval) => return Ok((interval, samples)),
                 other @ (Event::Ready { .. }
                 | Event::Counters(_)
+                | Event::Quiet
                 | Event::Refused { .. }
                 | Event::Stopped(_)) => {
                     return Err(format!("{other:?} instead of an interval").into());
