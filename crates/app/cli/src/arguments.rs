@@ -222,6 +222,18 @@ pub(crate) struct RelayHttp {
     #[arg(long, value_name = "CIDR")]
     pub(crate) allow: Vec<String>,
 
+    /// Clients of those that may not, as CIDR; repeat for several.
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) deny: Vec<String>,
+
+    /// A further server; repeat for several. Those that are not there are left out.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) also: Vec<String>,
+
+    /// Which of several servers gets the next connection.
+    #[arg(long, value_name = "HOW", requires = "also")]
+    pub(crate) balance: Option<Balance>,
+
     /// Print what happens as JSON lines on stdout.
     #[arg(long)]
     pub(crate) json: bool,
@@ -262,6 +274,18 @@ pub(crate) struct RelayTcp {
     /// Clients that may connect, as CIDR; repeat for several. Default: loopback and private networks.
     #[arg(long, value_name = "CIDR")]
     pub(crate) allow: Vec<String>,
+
+    /// Clients of those that may not, as CIDR; repeat for several.
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) deny: Vec<String>,
+
+    /// A further server; repeat for several. Those that are not there are left out.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) also: Vec<String>,
+
+    /// Which of several servers gets the next connection.
+    #[arg(long, value_name = "HOW", requires = "also")]
+    pub(crate) balance: Option<Balance>,
 
     /// Expect a PROXY header (version 1 or 2) from each client; --allow then names the proxies to believe.
     #[arg(long)]
@@ -356,6 +380,18 @@ pub(crate) struct RelayTls {
     #[arg(long, value_name = "CIDR")]
     pub(crate) allow: Vec<String>,
 
+    /// Clients of those that may not, as CIDR; repeat for several.
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) deny: Vec<String>,
+
+    /// A further server; repeat for several. Those that are not there are left out.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) also: Vec<String>,
+
+    /// Which of several servers gets the next connection.
+    #[arg(long, value_name = "HOW", requires = "also")]
+    pub(crate) balance: Option<Balance>,
+
     /// Print what happens as JSON lines on stdout.
     #[arg(long)]
     pub(crate) json: bool,
@@ -394,6 +430,16 @@ pub(crate) struct RelayCa {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Balance {
+    /// Each in turn; the default.
+    RoundRobin,
+    /// The one with the fewest connections of this relay.
+    LeastConnections,
+    /// The first in order; the others are reserves.
+    FirstAvailable,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

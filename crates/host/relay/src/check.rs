@@ -22,7 +22,7 @@ pub struct RelayReport {
     pub listen: SocketAddr,
     /// Where requests go.
     pub target: String,
-    /// What the target's name means now.
+    /// What the targets' names mean now.
     pub addresses: Vec<SocketAddr>,
     /// Name of the client-side profile.
     pub client_profile: String,
@@ -100,14 +100,14 @@ fn check_front(
     relay: &Front,
     problems: impl Fn(Option<&str>) -> Vec<(&'static str, String)>,
 ) -> Result<RelayReport, CheckError> {
-    let target = relay.target.to_string();
-    let addresses = (relay.target.host.as_str(), relay.target.port)
-        .to_socket_addrs()
-        .map_err(|source| CheckError::Resolve {
-            target: target.clone(),
+    let mut addresses = Vec::new();
+    for target in relay.targets() {
+        let found = (target.host.as_str(), target.port).to_socket_addrs();
+        addresses.extend(found.map_err(|source| CheckError::Resolve {
+            target: target.to_string(),
             source,
-        })?
-        .collect();
+        })?);
+    }
     let (connected, accepted, peer) = pair().map_err(CheckError::Loopback)?;
     let options = |socket: &TcpStream, profile: &TcpProfile, side| {
         let applied = apply(socket, profile, side, peer);
@@ -126,7 +126,7 @@ fn check_front(
     let warnings = problems(congestion.as_deref());
     Ok(RelayReport {
         listen: relay.listen,
-        target,
+        target: relay.target.to_string(),
         addresses,
         client_profile: relay.client_profile.name.clone(),
         client_options,

@@ -9,6 +9,13 @@ pub struct Cidr {
     length: u8,
 }
 
+/// Who may connect: whoever is in a block of the first list and in none of the second.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Admission {
+    pub(crate) allow: Vec<Cidr>,
+    pub(crate) deny: Vec<Cidr>,
+}
+
 /// A text is not a block of addresses.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{0}` is not an address block such as `10.10.10.0/24`, `2001:db8::/32` or `10.1.2.3`")]
@@ -22,6 +29,31 @@ impl Cidr {
         let address = address.to_canonical();
         address.is_ipv4() == self.network.is_ipv4()
             && masked(address, self.length) == masked(self.network, self.length)
+    }
+}
+
+// === impl Admission ===
+
+impl Admission {
+    /// Why this address may not connect, if so.
+    pub(crate) fn refuses(&self, address: IpAddr) -> Option<&'static str> {
+        let within = |blocks: &[Cidr]| blocks.iter().any(|block| block.contains(address));
+        if within(&self.deny) {
+            Some("its address is in a denied block")
+        } else if within(&self.allow) {
+            None
+        } else {
+            Some("its address is in no allowed block")
+        }
+    }
+}
+
+impl From<Vec<Cidr>> for Admission {
+    fn from(allow: Vec<Cidr>) -> Self {
+        Self {
+            allow,
+            deny: Vec::new(),
+        }
     }
 }
 
@@ -90,6 +122,18 @@ mod tests {
                 "{block} {outside}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_denied_is_refused_although_it_is_allowed() {
+        let block = |text: &str| text.parse::<Cidr>().unwrap();
+        let admission = Admission {
+            allow: vec![block("10.0.0.0/8")],
+            deny: vec![block("10.9.0.0/16")],
+        };
+        let refuses = |text: &str| admission.refuses(text.parse().unwrap()).is_some();
+        assert!(!refuses("10.1.2.3"));
+        assert!(refuses("10.9.2.3") && refuses("::ffff:10.9.2.3") && refuses("192.0.2.1"));
     }
 
     #[test]

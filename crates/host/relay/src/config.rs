@@ -1,5 +1,6 @@
 //! What to listen on and how, from TOML or from a command line, through one validation.
 
+mod balance;
 mod front;
 mod options;
 mod tcp;
@@ -17,7 +18,8 @@ use profile::{ProfileSet, RawTcpProfile, TcpProfile};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate};
 
-use crate::Cidr;
+use crate::{Admission, Cidr};
+pub use balance::{Balance, BalanceOptions, Balancing, Check};
 pub use options::{HttpOptions, LimitOptions, PoolOptions, PrimeOptions};
 pub use tcp::{TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay};
 pub use tls::{
@@ -47,8 +49,12 @@ pub struct Front {
     pub client_profile: TcpProfile,
     /// How connected sockets behave.
     pub server_profile: TcpProfile,
+    /// Further targets, and how connections are shared out among them.
+    pub balancing: Balancing,
     /// Who may connect.
     pub allow: Vec<Cidr>,
+    /// Who of them may not.
+    pub deny: Vec<Cidr>,
     /// Client connections at the same time; others wait in the listener's queue.
     pub connections: usize,
     /// From the order to stop until what still runs is cut off.
@@ -277,6 +283,23 @@ impl From<TlsOptions> for Document {
             tls: vec![options],
             ..Self::default()
         }
+    }
+}
+
+// === impl Front ===
+
+impl Front {
+    /// Who may connect.
+    pub(crate) fn admission(&self) -> Admission {
+        Admission {
+            allow: self.allow.clone(),
+            deny: self.deny.clone(),
+        }
+    }
+
+    /// All targets, the first one first.
+    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+        std::iter::once(&self.target).chain(&self.balancing.also)
     }
 }
 

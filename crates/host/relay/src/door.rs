@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 use crate::event::{Event, Events};
-use crate::{Cidr, RunError};
+use crate::{Admission, RunError};
 
 /// Waiting connections in the kernel, beyond which it drops SYNs; `net.core.somaxconn` bounds it.
 const BACKLOG: u32 = 4096;
@@ -25,7 +25,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// A listener that lets in whom it may, as many as there are places.
 pub(crate) struct Door {
     listener: Arc<TcpListener>,
-    allow: Vec<Cidr>,
+    admission: Admission,
     places: Arc<Semaphore>,
     /// How many of them there are, taken or not.
     size: usize,
@@ -82,7 +82,7 @@ impl Door {
     pub(crate) fn new(
         listener: impl Into<Arc<TcpListener>>,
         profile: &TcpProfile,
-        allow: Vec<Cidr>,
+        admission: impl Into<Admission>,
         places: usize,
         events: Events,
     ) -> Self {
@@ -91,7 +91,7 @@ impl Door {
         Self {
             congestion: congestion_of(&listener, profile),
             listener,
-            allow,
+            admission: admission.into(),
             places: Arc::new(Semaphore::new(size)),
             size,
             pause: FIRST_PAUSE,
@@ -101,9 +101,9 @@ impl Door {
 
     /// Goes on by another configuration; the listener has `profile` on it already. Whoever is inside keeps
     /// their place, also where there are fewer now.
-    pub(crate) fn renew(&mut self, profile: &TcpProfile, allow: Vec<Cidr>, places: usize) {
+    pub(crate) fn renew(&mut self, profile: &TcpProfile, admission: Admission, places: usize) {
         self.congestion = congestion_of(&self.listener, profile);
-        self.allow = allow;
+        self.admission = admission;
         let size = places.min(Semaphore::MAX_PERMITS);
         if size >= self.size {
             self.places.add_permits(size - self.size);
@@ -177,14 +177,14 @@ impl Door {
 
     /// Whether this client may connect; told where not.
     fn admits(&self, peer: SocketAddr) -> bool {
-        let admitted = self.allow.iter().any(|block| block.contains(peer.ip()));
-        if !admitted {
+        let refused = self.admission.refuses(peer.ip());
+        if let Some(why) = refused {
             (self.events)(Event::Refused {
                 peer,
-                why: "its address is in no allowed block".into(),
+                why: why.into(),
             });
         }
-        admitted
+        refused.is_none()
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use crate::event::{EndedBy, Phase};
+use crate::upstream::ConnectError;
 
 /// How a connection came to its end.
 #[derive(Debug)]
@@ -55,6 +56,17 @@ impl Ended {
             by,
             error: Some(crate::chain(error)),
         }
+    }
+
+    pub(crate) fn not_connected(error: &ConnectError) -> Self {
+        let by = if error.is_timeout() {
+            EndedBy::Timeout
+        } else if error.is_resource() {
+            EndedBy::Resource
+        } else {
+            EndedBy::Server
+        };
+        Self::because(by, error)
     }
 
     pub(crate) fn timeout(why: &str) -> Self {

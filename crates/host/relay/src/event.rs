@@ -187,6 +187,15 @@ pub enum Event {
         /// What is wrong with it.
         why: String,
     },
+    /// Whether a target is there, where that has changed.
+    Target {
+        /// Which one.
+        target: String,
+        /// Whether it gets connections; one that does not is tried last.
+        available: bool,
+        /// What was seen.
+        why: String,
+    },
     /// No more clients are accepted; requests under way are finished.
     Draining {
         /// Client connections still open.

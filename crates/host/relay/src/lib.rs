@@ -49,12 +49,13 @@ mod tls;
 mod upstream;
 
 pub use check::{CheckError, RelayReport, Report, check};
+use cidr::Admission;
 pub use cidr::{Cidr, ParseCidrError};
 pub use config::{
-    Config, ConfigError, Front, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits,
-    PoolOptions, PrimeOptions, Priming, Target, TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay,
-    TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay, TlsRoute,
-    TlsRouteOptions, TlsServer, Upstream,
+    Balance, BalanceOptions, Balancing, Check, Config, ConfigError, Front, HttpOptions, HttpRelay,
+    LimitOptions, Limits, PoolLimits, PoolOptions, PrimeOptions, Priming, Target, TcpLimitOptions,
+    TcpLimits, TcpOptions, TcpRelay, TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits,
+    TlsOptions, TlsRelay, TlsRoute, TlsRouteOptions, TlsServer, Upstream,
 };
 pub use event::{
     AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, TlsReport,

@@ -25,12 +25,15 @@ pub(crate) use connection::{Connection, Temperature};
 pub(crate) use dial::DialError;
 pub(crate) use keeper::keep;
 
+use crate::upstream::Group;
+
 /// The connections to one origin.
 pub(crate) struct Pool {
     pub(crate) relay: Arc<HttpRelay>,
     pub(crate) events: Events,
     /// Whether the kernel forgets congestion windows over idle time, where the algorithm lets it.
     forgets_windows: bool,
+    targets: Arc<Group>,
     idle: Mutex<Vec<Connection>>,
     /// One permit per connection that may exist.
     slots: Arc<Semaphore>,
@@ -86,7 +89,15 @@ impl Drop for Waiting<'_> {
 
 impl Pool {
     pub(crate) fn new(relay: Arc<HttpRelay>, events: Events, forgets_windows: bool) -> Arc<Self> {
+        let front = &relay.front;
+        let targets = Group::new(
+            &front.target,
+            &front.balancing,
+            &front.server_profile,
+            Arc::clone(&events),
+        );
         Arc::new(Self {
+            targets,
             slots: Arc::new(Semaphore::new(relay.pool.max_connections)),
             relay,
             events,

@@ -199,6 +199,7 @@ impl Fleet {
             retired: retired.subscribe(),
             accepted: 0,
         };
+        listener.announce();
         self.servers.spawn(listener.serve());
         Handle {
             address,

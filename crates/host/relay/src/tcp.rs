@@ -29,13 +29,14 @@ use crate::ending::{Ended, Idle, close_first, failure};
 use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport};
 use crate::looks::Looks;
 use crate::proxy_protocol::{self, Endpoints, Header};
-use crate::upstream::{self, Connected};
+use crate::upstream::{Connected, Group, Place};
 use direction::Direction;
 use reserve::Reserve;
 
 /// What the clients of one byte-stream relay share.
 pub(crate) struct Tcp {
     pub(crate) relay: Arc<TcpRelay>,
+    targets: Arc<Group>,
     events: Events,
     reserve: Arc<Reserve>,
     looks: Looks,
@@ -50,6 +51,8 @@ struct Relayed {
     accepted_at: Instant,
     stands_for: Option<SocketAddr>,
     server: Option<(TcpStream, SocketAddr)>,
+    /// Where it counts as open.
+    place: Option<Place>,
     connect_seconds: Option<f64>,
     up: Direction,
     down: Direction,
@@ -75,7 +78,14 @@ enum HeaderError {
 
 impl Tcp {
     pub(crate) fn new(relay: Arc<TcpRelay>, events: Events) -> Self {
+        let front = &relay.front;
         Self {
+            targets: Group::new(
+                &front.target,
+                &front.balancing,
+                &front.server_profile,
+                Arc::clone(&events),
+            ),
             relay,
             events,
             reserve: Arc::default(),
@@ -93,6 +103,7 @@ impl Tcp {
             accepted_at: Instant::now(),
             stands_for: None,
             server: None,
+            place: None,
             connect_seconds: None,
             up: Direction::default(),
             down: Direction::default(),
@@ -135,24 +146,16 @@ impl Relayed {
         }
         let started = Instant::now();
         let patience = service.relay.limits.connect_timeout;
-        let front = &service.relay.front;
-        let connecting = upstream::connect(&front.target, &front.server_profile);
-        let connecting = timeout(patience, connecting).await;
         let Connected {
             stream,
             peer,
             applied,
-        } = connecting
-            .map_err(|_elapsed| Ended::timeout("no connection to the target in time"))?
-            .map_err(|error| {
-                let resource = error.is_resource();
-                let by = if resource {
-                    EndedBy::Resource
-                } else {
-                    EndedBy::Server
-                };
-                Ended::because(by, &error)
-            })?;
+            place,
+        } = service
+            .targets
+            .connect(patience)
+            .await
+            .map_err(|error| Ended::not_connected(&error))?;
         sys::socket::keep_urgent_inline(&stream)
             .map_err(|error| Ended::because(EndedBy::Server, &error))?;
         self.connect_seconds = Some(started.elapsed().as_secs_f64());
@@ -160,6 +163,7 @@ impl Relayed {
         service
             .looks
             .at_connected(&service.events, profile, applied);
+        self.place = Some(place);
         self.server = Some((stream, peer));
         self.up = Direction::beginning_with(&first);
         self.phase = Phase::Data;

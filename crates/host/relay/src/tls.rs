@@ -26,11 +26,11 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::TlsRelay;
 use crate::ending::{Ended, Idle, close_first, failure};
 use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport, TlsReport};
 use crate::looks::Looks;
-use crate::upstream::{self, Connected};
+use crate::upstream::{Connected, Group, Place};
+use crate::{Balancing, TlsRelay};
 use direction::Direction;
 use settings::Settings;
 use socket::{Socket, Stream};
@@ -39,6 +39,8 @@ use socket::{Socket, Stream};
 pub(crate) struct Tls {
     pub(crate) relay: Arc<TlsRelay>,
     settings: Settings,
+    /// Of each way of the settings.
+    targets: Vec<Arc<Group>>,
     handshakes: Semaphore,
     events: Events,
     looks: Looks,
@@ -52,6 +54,8 @@ struct Relayed {
     peer: SocketAddr,
     accepted_at: Instant,
     server: Option<(Arc<TcpStream>, SocketAddr)>,
+    /// Where it counts as open.
+    place: Option<Place>,
     connect_seconds: Option<f64>,
     client_tls: Option<TlsReport>,
     server_tls: Option<TlsReport>,
@@ -66,7 +70,17 @@ struct Relayed {
 
 impl Tls {
     pub(crate) fn new(relay: Arc<TlsRelay>, settings: Settings, events: Events) -> Self {
+        let front = &relay.front;
+        let targets = settings.ways.iter().map(|way| {
+            let balancing = Balancing {
+                also: way.also.clone(),
+                ..front.balancing.clone()
+            };
+            let events = Arc::clone(&events);
+            Group::new(&way.target, &balancing, &front.server_profile, events)
+        });
         Self {
+            targets: targets.collect(),
             settings,
             handshakes: Semaphore::new(relay.limits.handshakes.min(Semaphore::MAX_PERMITS)),
             relay,
@@ -84,6 +98,7 @@ impl Tls {
             peer,
             accepted_at: Instant::now(),
             server: None,
+            place: None,
             connect_seconds: None,
             client_tls: None,
             server_tls: None,
@@ -138,22 +153,16 @@ impl Relayed {
         let asked_for = asked_for.and_then(|tls| tls.server_name.as_deref());
         let way = service.settings.way(asked_for);
         let started = Instant::now();
-        let connecting = upstream::connect(&way.target, &front.server_profile);
         let Connected {
             stream,
             peer,
             applied,
-        } = timeout(limits.connect_timeout, connecting)
+            place,
+        } = service.targets[way]
+            .connect(limits.connect_timeout)
             .await
-            .map_err(|_elapsed| Ended::timeout("no connection to the target in time"))?
-            .map_err(|error| {
-                let by = if error.is_resource() {
-                    EndedBy::Resource
-                } else {
-                    EndedBy::Server
-                };
-                Ended::because(by, &error)
-            })?;
+            .map_err(|error| Ended::not_connected(&error))?;
+        self.place = Some(place);
         self.connect_seconds = Some(started.elapsed().as_secs_f64());
         let profile = &front.server_profile;
         service
@@ -162,7 +171,8 @@ impl Relayed {
         let stream = Arc::new(stream);
         let socket = Socket(Arc::clone(&stream));
         self.server = Some((stream, peer));
-        let (Some(connector), Some(name)) = (&service.settings.connector, &way.server_name) else {
+        let name = &service.settings.ways[way].server_name;
+        let (Some(connector), Some(name)) = (&service.settings.connector, name) else {
             return Ok(Stream::Plain(socket));
         };
         self.phase = Phase::ServerHandshake;

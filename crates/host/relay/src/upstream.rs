@@ -1,13 +1,17 @@
 //! Connections to a target, with the server-side profile in effect from their first segment.
 
+mod group;
+mod health;
+
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use profile::{Side, TcpProfile};
 use sys::socket::{self, Applied, ApplyError};
-use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream};
 
-use crate::Target;
+pub(crate) use group::{Group, Place};
 
 /// A connection to a target was not made.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +36,8 @@ pub(crate) enum ConnectError {
         #[source]
         source: io::Error,
     },
+    #[error("no connection to `{host}` within {}", units::format_span(*.waited))]
+    Timeout { host: String, waited: Duration },
     #[error("the server-side profile is not in effect")]
     Profile(#[source] ApplyError),
 }
@@ -42,6 +48,8 @@ pub(crate) struct Connected {
     pub(crate) peer: SocketAddr,
     /// The profile's options as they were read back.
     pub(crate) applied: Vec<Applied>,
+    /// For as long as it is open.
+    pub(crate) place: Place,
 }
 
 // === impl ConnectError ===
@@ -51,31 +59,18 @@ impl ConnectError {
     pub(crate) fn is_resource(&self) -> bool {
         matches!(self, Self::Socket { .. })
     }
-}
 
-/// Tries the target's addresses in the resolver's order; the error is the last one's.
-pub(crate) async fn connect(
-    target: &Target,
-    profile: &TcpProfile,
-) -> Result<Connected, ConnectError> {
-    let host = || target.host.clone();
-    let addresses = lookup_host((target.host.as_str(), target.port))
-        .await
-        .map_err(|source| ConnectError::Resolve {
-            host: host(),
-            source,
-        })?;
-    let mut failure = ConnectError::NoAddress { host: host() };
-    for peer in addresses {
-        match connect_to(profile, peer).await {
-            Ok(connected) => return Ok(connected),
-            Err(error) => failure = error,
-        }
+    /// Whether the target was too slow, rather than absent.
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
     }
-    Err(failure)
 }
 
-async fn connect_to(profile: &TcpProfile, peer: SocketAddr) -> Result<Connected, ConnectError> {
+/// A connection to one address, and the options as they were read back.
+async fn connect_to(
+    profile: &TcpProfile,
+    peer: SocketAddr,
+) -> Result<(TcpStream, Vec<Applied>), ConnectError> {
     let socket = if peer.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -97,9 +92,5 @@ async fn connect_to(profile: &TcpProfile, peer: SocketAddr) -> Result<Connected,
         socket::keep_congestion_control(&stream, &chosen.effective, Side::Server, peer)
             .map_err(ConnectError::Profile)?;
     }
-    Ok(Connected {
-        stream,
-        peer,
-        applied,
-    })
+    Ok((stream, applied))
 }

@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use relay::{
-    Config, ConfigError, HttpOptions, TcpOptions, TlsCertificate, TlsOptions, TlsRouteOptions,
+    BalanceOptions, Config, ConfigError, HttpOptions, TcpOptions, TlsCertificate, TlsOptions,
+    TlsRouteOptions,
 };
 
 use crate::arguments::{
-    ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayRun, RelayTcp, RelayTls, Switch,
-    UpstreamTls,
+    Balance, ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayRun, RelayTcp,
+    RelayTls, Switch, UpstreamTls,
 };
 use crate::failure::{Blame as _, Failure};
 use crate::output;
@@ -85,6 +86,8 @@ fn tcp_options(arguments: RelayTcp) -> TcpOptions {
         client_profile: Some(arguments.client_profile),
         server_profile: Some(arguments.server_profile),
         allow: arguments.allow,
+        deny: arguments.deny,
+        balance: balance(arguments.also, arguments.balance),
         accept_proxy: arguments.accept_proxy.then_some(true),
         send_proxy: arguments.send_proxy.map(|version| match version {
             ProxyVersion::V1 => relay::ProxyVersion::V1,
@@ -106,6 +109,8 @@ fn tls_options(arguments: RelayTls) -> TlsOptions {
         client_profile: Some(arguments.client_profile),
         server_profile: Some(arguments.server_profile),
         allow: arguments.allow,
+        deny: arguments.deny,
+        balance: balance(arguments.also, arguments.balance),
         tls_profile: Some(arguments.tls_profile),
         client_ca: arguments.client_ca,
         upstream: Some(match arguments.upstream {
@@ -133,6 +138,18 @@ fn certificates(files: &[PathBuf]) -> Vec<TlsCertificate> {
         .collect()
 }
 
+fn balance(also: Vec<String>, by: Option<Balance>) -> BalanceOptions {
+    BalanceOptions {
+        also,
+        by: by.map(|by| match by {
+            Balance::RoundRobin => relay::Balance::RoundRobin,
+            Balance::LeastConnections => relay::Balance::LeastConnections,
+            Balance::FirstAvailable => relay::Balance::FirstAvailable,
+        }),
+        ..BalanceOptions::default()
+    }
+}
+
 fn http_options(arguments: RelayHttp) -> HttpOptions {
     HttpOptions {
         listen: arguments.listen.to_string(),
@@ -140,6 +157,8 @@ fn http_options(arguments: RelayHttp) -> HttpOptions {
         client_profile: Some(arguments.client_profile),
         server_profile: Some(arguments.server_profile),
         allow: arguments.allow,
+        deny: arguments.deny,
+        balance: balance(arguments.also, arguments.balance),
         path_rate: arguments.path_rate,
         pool: relay::PoolOptions {
             min_idle: Some(arguments.pool_min_idle as usize),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use profile::{ProfileSet, TcpProfile};
 use units::Span;
 
-use super::{Front, Target};
+use super::{BalanceOptions, Front, Target};
 use crate::Cidr;
 
 /// Loopback and private networks (RFC 1918, RFC 4193, RFC 4291 §2.5.6): a relay serves a site by default,
@@ -30,6 +30,8 @@ pub(super) struct WrittenFront<'a> {
     pub(super) client_profile: &'a str,
     pub(super) server_profile: &'a str,
     pub(super) allow: &'a [String],
+    pub(super) deny: &'a [String],
+    pub(super) balance: &'a BalanceOptions,
     pub(super) connections: Option<usize>,
     pub(super) drain_timeout: Option<Span>,
 }
@@ -61,6 +63,10 @@ impl WrittenFront<'_> {
             .iter()
             .filter_map(|block| parse::<Cidr>(problems, "allow", block))
             .collect();
+        let deny = self.deny.iter();
+        let deny = deny.filter_map(|block| parse::<Cidr>(problems, "deny", block));
+        let deny: Vec<_> = deny.collect();
+        let balancing = self.balance.resolve(problems);
         // Two descriptors per relayed connection, below the common hard limit of 20,000.
         let connections = self.connections.unwrap_or(9_000);
         if connections == 0 {
@@ -71,7 +77,9 @@ impl WrittenFront<'_> {
             target: target?,
             client_profile: client_profile?,
             server_profile: server_profile?,
+            balancing,
             allow,
+            deny,
             connections,
             drain_timeout: span(self.drain_timeout, Duration::from_secs(30)),
         })

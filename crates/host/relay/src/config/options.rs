@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span};
 
 use super::front::{WrittenFront, span};
-use super::{HttpRelay, Limits, PoolLimits, Priming};
+use super::{BalanceOptions, HttpRelay, Limits, PoolLimits, Priming};
 
 /// A relay as it is written: text and numbers, everything optional that has a default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -25,6 +25,9 @@ pub struct HttpOptions {
     /// everybody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// Who of them may not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
     /// Rate of the path to the origin, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_rate: Option<Rate>,
@@ -34,6 +37,9 @@ pub struct HttpOptions {
     /// How connections are made hot.
     #[serde(default)]
     pub prime: PrimeOptions,
+    /// Further targets, and how connections are shared out among them.
+    #[serde(default)]
+    pub balance: BalanceOptions,
     /// What clients may ask.
     #[serde(default)]
     pub limits: LimitOptions,
@@ -128,6 +134,8 @@ impl HttpOptions {
             client_profile: self.client_profile.as_deref().unwrap_or("lan"),
             server_profile: self.server_profile.as_deref().unwrap_or("s3"),
             allow: &self.allow,
+            deny: &self.deny,
+            balance: &self.balance,
             connections: self.limits.connections,
             drain_timeout: self.limits.drain_timeout,
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use units::Span;
 
 use super::front::{WrittenFront, span};
-use super::{Document, Front};
+use super::{BalanceOptions, Document, Front};
 use crate::proxy_protocol::Version;
 
 /// One listener and the service behind it, whatever it speaks.
@@ -54,12 +54,18 @@ pub struct TcpOptions {
     /// everybody. With `accept-proxy`, these are the proxies that are believed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// Who of them may not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
     /// See [`TcpRelay::accept_proxy`]; `false` where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accept_proxy: Option<bool>,
     /// See [`TcpRelay::send_proxy`]; none where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_proxy: Option<Version>,
+    /// Further targets, and how connections are shared out among them.
+    #[serde(default)]
+    pub balance: BalanceOptions,
     /// How long nothing may happen.
     #[serde(default)]
     pub limits: TcpLimitOptions,
@@ -104,6 +110,8 @@ impl TcpOptions {
             client_profile: self.client_profile.as_deref().unwrap_or("lan"),
             server_profile: self.server_profile.as_deref().unwrap_or("wan"),
             allow: &self.allow,
+            deny: &self.deny,
+            balance: &self.balance,
             connections: self.limits.connections,
             drain_timeout: self.limits.drain_timeout,
         }

@@ -142,3 +142,18 @@ fn the_hot_window_follows_the_path_where_its_rate_is_known() {
     options.prime.window = Some(Bytes::mib(1));
     assert_eq!(window(&options), Bytes::mib(1));
 }
+
+#[test]
+fn the_example_has_every_default_as_it_is() {
+    let example = Config::from_toml(include_str!("../../../../../examples/relay.toml")).unwrap();
+    let shortest = |front: &Front, kind: &str| {
+        format!(
+            "[[{kind}]]\nlisten = \"{}\"\ntarget = \"{}\"\n",
+            front.listen, front.target
+        )
+    };
+    let text = shortest(&example.http[0].front, "http")
+        + &shortest(&example.tcp[0].front, "tcp")
+        + &shortest(&example.tls[0].front, "tls");
+    assert_eq!(example, Config::from_toml(&text).unwrap());
+}

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use units::Span;
 
 use super::front::{WrittenFront, span};
-use super::{Document, Front, Target};
+use super::{BalanceOptions, Document, Front, Target};
 
 /// One listener and the service behind it, with TLS on at least one side.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -127,6 +127,9 @@ pub struct TlsOptions {
     /// Who may connect; loopback and private networks where nothing is said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// Who of them may not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<String>,
     /// See [`TlsRelay::profile`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_profile: Option<TlsProfile>,
@@ -154,6 +157,9 @@ pub struct TlsOptions {
     /// See [`TlsRelay::routes`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<TlsRouteOptions>,
+    /// Further targets, and how connections are shared out among them.
+    #[serde(default)]
+    pub balance: BalanceOptions,
     /// What clients may take, and how long nothing may happen.
     #[serde(default)]
     pub limits: TlsLimitOptions,
@@ -200,6 +206,8 @@ impl TlsOptions {
             client_profile: self.client_profile.as_deref().unwrap_or("lan"),
             server_profile: self.server_profile.as_deref().unwrap_or("wan"),
             allow: &self.allow,
+            deny: &self.deny,
+            balance: &self.balance,
             connections: self.limits.connections,
             drain_timeout: self.limits.drain_timeout,
         }
@@ -222,6 +230,12 @@ impl TlsOptions {
         if upstream == Upstream::Plain && asks_for_upstream {
             problems.push(
                 "upstream-name, upstream-ca and upstream-certificate are for upstream = \"tls\""
+                    .into(),
+            );
+        }
+        if upstream == Upstream::Tls && self.balance.check_path.is_some() {
+            problems.push(
+                "balance.check-path is asked for without TLS: leave it out, connecting is checked"
                     .into(),
             );
         }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use units::Bytes;
 
 use crate::event::Missing;
+use crate::upstream::Place;
 
 /// An open connection to the origin.
 pub(crate) struct Connection {
@@ -27,6 +28,8 @@ pub(crate) struct Connection {
     pub(crate) forgets_windows: bool,
     /// Whether its cooling has been told.
     pub(crate) told_cool: bool,
+    /// Where it counts as open.
+    pub(super) _place: Place,
     /// The permit for its existence.
     pub(super) _slot: OwnedSemaphorePermit,
 }

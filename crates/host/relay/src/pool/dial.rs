@@ -7,12 +7,12 @@ use sys::socket::{self, ApplyError};
 use sys::tcp_info::{TcpInfo, TcpInfoError};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use units::Rate;
 
 use super::{Connection, Pool};
 use crate::event::Event;
-use crate::upstream::{self, ConnectError, Connected};
+use crate::upstream::{ConnectError, Connected};
 
 /// Faster than any path, and finite: any bound switches the kernel's own pacing on, at 1.2 to 2 windows
 /// per round trip (`tcp_update_pacing_rate` in `net/ipv4/tcp_input.c`).
@@ -26,8 +26,6 @@ const HEADROOM: (u64, u64) = (26, 25);
 pub(crate) enum DialError {
     #[error(transparent)]
     Connect(ConnectError),
-    #[error("no connection to `{host}` within {}", units::format_span(*.waited))]
-    Timeout { host: String, waited: Duration },
     #[error("cannot pace the new connection to {peer}")]
     Pace {
         peer: SocketAddr,
@@ -50,7 +48,7 @@ pub(crate) enum DialError {
 impl DialError {
     /// Whether the origin was too slow, rather than absent.
     pub(crate) fn is_timeout(&self) -> bool {
-        matches!(self, Self::Timeout { .. })
+        matches!(self, Self::Connect(error) if error.is_timeout())
     }
 
     /// Whether this relay or its host ran out of something.
@@ -58,7 +56,7 @@ impl DialError {
         match self {
             Self::Exhausted { .. } => true,
             Self::Connect(error) => error.is_resource(),
-            Self::Timeout { .. } | Self::Pace { .. } | Self::Inspect { .. } => false,
+            Self::Pace { .. } | Self::Inspect { .. } => false,
         }
     }
 }
@@ -71,19 +69,14 @@ impl Pool {
         deadline: Instant,
     ) -> Result<Connection, DialError> {
         let started = Instant::now();
-        let front = &self.relay.front;
-        let connecting = upstream::connect(&front.target, &front.server_profile);
-        let connecting = timeout_at(deadline, connecting).await;
+        let patience = deadline.saturating_duration_since(started);
+        let connected = self.targets.connect(patience).await;
         let Connected {
             stream,
             peer,
             applied,
-        } = connecting
-            .map_err(|_elapsed| DialError::Timeout {
-                host: front.target.to_string(),
-                waited: self.relay.limits.connect_timeout,
-            })?
-            .map_err(DialError::Connect)?;
+            place,
+        } = connected.map_err(DialError::Connect)?;
         let congestion = applied
             .iter()
             .find(|applied| applied.option == "TCP_CONGESTION");
@@ -112,6 +105,7 @@ impl Pool {
             primings: 0,
             hot_window: None,
             told_cool: false,
+            _place: place,
             _slot: slot,
         })
     }

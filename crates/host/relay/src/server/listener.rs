@@ -53,25 +53,30 @@ pub(super) fn open(
 // === impl Listener ===
 
 impl Listener {
-    /// Serves until the relay stops, or until all clients have left after the listener was retired.
-    pub(super) async fn serve(mut self) {
-        let service = Arc::clone(&self.service.borrow_and_update());
+    /// Tells where clients can connect, and what is in effect there, as the kernel reads it back.
+    pub(super) fn announce(&self) {
+        let service = self.service.borrow();
         let front = service.front();
         let address = self.socket.local_addr().unwrap_or(front.listen);
         (self.events)(Event::Listening {
             address,
             target: front.target.to_string(),
         });
-        // What is in effect, as the kernel tells it.
         let profile = &front.client_profile;
         if let Ok(applied) = sys::socket::verify(&*self.socket, profile, Side::Client, address) {
             let stage = Stage::Listening;
             looks::report(&self.events, Side::Client, profile, stage, applied);
         }
+    }
+
+    /// Serves until the relay stops, or until all clients have left after the listener was retired.
+    pub(super) async fn serve(mut self) {
+        let service = Arc::clone(&self.service.borrow_and_update());
+        let front = service.front();
         let mut door = Door::new(
             Arc::clone(&self.socket),
-            profile,
-            front.allow.clone(),
+            &front.client_profile,
+            front.admission(),
             front.connections,
             Arc::clone(&self.events),
         );
@@ -110,7 +115,7 @@ impl Listener {
                 Ok(()) = self.service.changed() => {
                     let service = Arc::clone(&self.service.borrow_and_update());
                     let front = service.front();
-                    door.renew(&front.client_profile, front.allow.clone(), front.connections);
+                    door.renew(&front.client_profile, front.admission(), front.connections);
                     continue;
                 }
                 visitor = door.next() => visitor,

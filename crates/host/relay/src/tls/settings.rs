@@ -99,15 +99,16 @@ pub enum TlsError {
 pub(crate) struct Settings {
     pub(super) acceptor: Option<TlsAcceptor>,
     pub(super) connector: Option<TlsConnector>,
-    routes: Vec<(TlsRoute, Way)>,
-    /// For whoever asks for none of the routes' names.
-    otherwise: Way,
+    routes: Vec<TlsRoute>,
+    /// One for each route, and the last for whoever asks for none of their names.
+    pub(super) ways: Vec<Way>,
 }
 
 /// Where a client goes.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
     pub(super) target: Target,
+    pub(super) also: Vec<Target>,
     /// The name that the server's certificate must be for, where it is spoken to with TLS.
     pub(super) server_name: Option<ServerName<'static>>,
 }
@@ -126,32 +127,33 @@ impl Settings {
         let acceptor = clients.map(|clients| acceptor(clients, relay.profile, key_log.clone()));
         let server = relay.server.as_ref();
         let connector = server.map(|server| connector(server, relay.profile, key_log.clone()));
-        let mut routes = Vec::new();
+        let mut ways = Vec::new();
         for route in &relay.routes {
             let name = server.map(|_| server_name(&route.server_name));
-            let way = Way {
+            ways.push(Way {
                 target: route.target.clone(),
+                also: Vec::new(),
                 server_name: name.transpose()?,
-            };
-            routes.push((route.clone(), way));
+            });
         }
-        let otherwise = Way {
+        ways.push(Way {
             target: relay.front.target.clone(),
+            also: relay.front.balancing.also.clone(),
             server_name: server.map(|server| server_name(&server.name)).transpose()?,
-        };
+        });
         Ok(Self {
             acceptor: acceptor.transpose()?,
             connector: connector.transpose()?,
-            routes,
-            otherwise,
+            routes: relay.routes.clone(),
+            ways,
         })
     }
 
-    /// Where a client goes who asks for this name.
-    pub(super) fn way(&self, asked_for: Option<&str>) -> &Way {
-        let taken =
-            asked_for.and_then(|name| self.routes.iter().find(|(route, _)| route.takes(name)));
-        taken.map_or(&self.otherwise, |(_, way)| way)
+    /// The index of the way that a client goes who asks for this name.
+    pub(super) fn way(&self, asked_for: Option<&str>) -> usize {
+        let route =
+            asked_for.and_then(|name| self.routes.iter().position(|route| route.takes(name)));
+        route.unwrap_or(self.routes.len())
     }
 }
 

@@ -10,6 +10,7 @@
     reason = "tests fail by panicking, and look only for the events that they are about"
 )]
 
+mod balance;
 mod forwarding;
 mod harness;
 mod hot_pool;

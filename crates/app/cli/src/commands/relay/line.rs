@@ -89,6 +89,18 @@ pub(super) fn line(event: &Event) -> String {
         ),
         Event::Refused { peer, why } => format!("refused {peer}: {}", why.escape_debug()),
         Event::Warning { name, text } => format!("{text} [{name}]"),
+        Event::Target {
+            target,
+            available,
+            why,
+        } => {
+            let state = if *available {
+                "is there"
+            } else {
+                "is not there"
+            };
+            format!("{target} {state}: {}", why.escape_debug())
+        }
         Event::Ready { listeners } => format!("ready: {listeners} listeners open"),
         Event::Reloaded { listeners } => {
             format!("reloaded: {listeners} listeners open, connections go on")

@@ -111,6 +111,7 @@ fn is_warning(event: &Event) -> bool {
         | Event::RequestDone { .. }
         | Event::ConnectionDone(_)
         | Event::Closed { .. }
+        | Event::Target { .. }
         | Event::Ready { .. }
         | Event::Reloaded { .. }
         | Event::Draining { .. }
