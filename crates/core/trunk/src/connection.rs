@@ -7,6 +7,7 @@ use units::{Bytes as Size, Rate, Time};
 use crate::ConnectionId;
 use crate::decoder::Decoder;
 use crate::pace::{Mark, Pace};
+use crate::padding::Warmth;
 
 /// One WAN connection as one end sees it.
 #[derive(Debug)]
@@ -15,6 +16,12 @@ pub(crate) struct Connection {
     /// What goes out before any frame.
     pub(crate) preface: Option<Bytes>,
     pub(crate) stage: Stage,
+    /// The peer is to be told that this connection retires.
+    pub(crate) retire_due: bool,
+    /// The peer sends no more reliable frames here.
+    pub(crate) peer_retired: bool,
+    /// How fast it got on padding alone.
+    pub(crate) warmth: Warmth,
     /// Reliable frames that went out here and are not acknowledged, in order.
     pub(crate) fifo: VecDeque<Sent>,
     /// Bytes of `fifo`.
@@ -32,9 +39,20 @@ pub(crate) struct Connection {
     pub(crate) heard_at: Time,
     /// When the oldest frame of `fifo` began to be the oldest.
     pub(crate) progress_at: Time,
-    /// Its frames go over others, and it gets no new ones, until an acknowledgement comes.
-    pub(crate) stalled: bool,
+    pub(crate) health: Health,
     pub(crate) totals: Totals,
+}
+
+/// Whether acknowledgements come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Health {
+    Well,
+    /// Its frames go over others, and it gets no new ones, until an acknowledgement comes.
+    Stalled {
+        since: Time,
+    },
+    /// That, and another has been asked for in its place.
+    Replaced,
 }
 
 /// What a connection is there for.
@@ -128,6 +146,9 @@ impl Connection {
             decoder: Decoder::default(),
             preface: Some(preface),
             stage,
+            retire_due: false,
+            peer_retired: false,
+            warmth: Warmth::default(),
             fifo: VecDeque::new(),
             in_flight: 0,
             acknowledged: 0,
@@ -143,7 +164,7 @@ impl Connection {
             seen: None,
             heard_at: now,
             progress_at: now,
-            stalled: false,
+            health: Health::Well,
             totals: Totals::default(),
         }
     }
@@ -163,8 +184,13 @@ impl Connection {
         self.in_flight += len;
     }
 
+    /// Without an acknowledgement for too long.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.health != Health::Well
+    }
+
     /// Whether new frames may go out here.
-    pub(crate) const fn takes_frames(&self) -> bool {
-        !self.stalled && self.stage.takes_frames()
+    pub(crate) fn takes_frames(&self) -> bool {
+        !self.is_stalled() && self.stage.takes_frames()
     }
 }

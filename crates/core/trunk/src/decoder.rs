@@ -143,8 +143,7 @@ fn read(
     digest: DigestKind,
 ) -> Result<(Frame, Vec<Bytes>), Violation> {
     if kind == Kind::Padding {
-        let len = body.iter().map(Bytes::len).sum();
-        return Ok((Frame::Padding { len }, Vec::new()));
+        return Ok((Frame::Padding, Vec::new()));
     }
     let front_len = match kind.carries_chunk() {
         true if kind == Kind::Data => DATA_HEAD_LEN,

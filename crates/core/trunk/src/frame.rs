@@ -51,6 +51,7 @@ pub(crate) enum Kind {
     Pong,
     Padding,
     Goodbye,
+    Retire,
 }
 
 impl Kind {
@@ -70,6 +71,7 @@ impl Kind {
             Self::Pong => 0x42,
             Self::Padding => 0x43,
             Self::Goodbye => 0x44,
+            Self::Retire => 0x45,
         }
     }
 
@@ -89,6 +91,7 @@ impl Kind {
             0x42 => Self::Pong,
             0x43 => Self::Padding,
             0x44 => Self::Goodbye,
+            0x45 => Self::Retire,
             _ => return None,
         })
     }
@@ -109,6 +112,7 @@ impl Kind {
             Self::Pong => "pong",
             Self::Padding => "padding",
             Self::Goodbye => "goodbye",
+            Self::Retire => "retire",
         }
     }
 
@@ -166,7 +170,9 @@ pub(crate) enum Frame {
     /// The echo.
     Pong { nonce: u64 },
     /// Bytes that keep a connection hot.
-    Padding { len: usize },
+    Padding,
+    /// No more reliable frames come on this connection.
+    Retire,
     /// The trunk is over.
     Goodbye { why: Explanation },
 }
@@ -280,7 +286,8 @@ impl Frame {
             Self::Ack { .. } => Kind::Ack,
             Self::Ping { .. } => Kind::Ping,
             Self::Pong { .. } => Kind::Pong,
-            Self::Padding { .. } => Kind::Padding,
+            Self::Padding => Kind::Padding,
+            Self::Retire => Kind::Retire,
             Self::Goodbye { .. } => Kind::Goodbye,
         }
     }
@@ -318,7 +325,7 @@ impl Frame {
             Self::Ping { nonce } | Self::Pong { nonce } => {
                 out.extend_from_slice(&nonce.to_be_bytes());
             }
-            Self::Padding { .. } => {}
+            Self::Padding | Self::Retire => {}
             Self::Goodbye { why } => encode_why(why, out),
         }
     }
@@ -336,9 +343,11 @@ impl Frame {
             len: body.len(),
         };
         let frame = match kind {
-            Kind::Padding => Self::Padding {
-                len: fields.rest().len(),
-            },
+            Kind::Padding => {
+                fields.rest();
+                Self::Padding
+            }
+            Kind::Retire => Self::Retire,
             Kind::Ack => Self::Ack {
                 counts: decode_counts(&mut fields).ok_or_else(wrong)?,
             },
@@ -439,7 +448,8 @@ fn decode_message(
         | Kind::Ping
         | Kind::Pong
         | Kind::Padding
-        | Kind::Goodbye => return None,
+        | Kind::Goodbye
+        | Kind::Retire => return None,
     }))
 }
 

@@ -202,9 +202,14 @@ impl Incoming {
         self.read
     }
 
-    /// What this end computed and what the other said, once everything is handed on.
+    /// The application's socket has taken everything up to the end.
+    pub(crate) fn is_consumed(&self) -> bool {
+        self.end.is_some_and(|end| end.bytes == self.consumed)
+    }
+
+    /// What this end computed and what the other said, once everything has been given to the reader.
     pub(crate) fn outcome(&self) -> Option<(Summary, Summary)> {
-        let end = self.end.filter(|end| end.bytes == self.consumed)?;
+        let end = self.end.filter(|end| end.bytes == self.read)?;
         Some((
             Summary {
                 bytes: self.read,

@@ -32,6 +32,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod breadth;
 mod config;
 mod connection;
 mod decoder;
@@ -40,16 +41,20 @@ mod event;
 mod field;
 mod flight;
 mod frame;
+pub mod fuzz;
 mod identity;
 mod incoming;
 mod outgoing;
 mod pace;
+mod padding;
 mod preface;
 mod ranges;
 mod reason;
 mod status;
 mod stream;
 mod target;
+#[cfg(test)]
+mod tests;
 mod trunk;
 mod turns;
 mod violation;

@@ -63,7 +63,7 @@ impl Limits {
     pub const MINIMUM: Self = Self {
         stream: 64 << 10,
         trunk: 1 << 20,
-        streams: 16,
+        streams: 256,
     };
 
     fn encode(self, out: &mut BytesMut) {

@@ -3,9 +3,11 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::{Bytes, BytesMut};
 use units::{Bytes as Size, Rate, Time};
 
+use crate::breadth::Breadth;
 use crate::connection::{Connection, Observation, Stage};
 use crate::flight::Flights;
 use crate::frame::Message;
+use crate::padding::Allowance;
 use crate::preface::{Hello, Limits, Preface, Refusal, RefusalReason, VERSIONS, Versions, Welcome};
 use crate::ranges::Seen;
 use crate::stream::Stream;
@@ -17,11 +19,13 @@ use crate::{
 
 mod connections;
 mod credit;
+mod heat;
 mod receive;
 mod schedule;
 mod streams;
 mod timers;
 mod transmit;
+mod width;
 
 pub use streams::OpenError;
 
@@ -36,8 +40,12 @@ pub struct Trunk {
     digest: DigestKind,
     connections: BTreeMap<ConnectionId, Connection>,
     next_connection: u32,
-    /// How many connections this end would like.
+    /// How many connections there should be.
     wanted: u32,
+    breadth: Breadth,
+    /// How many the peer would like (initiator only).
+    peer_wish: u32,
+    allowance: Allowance,
     streams: BTreeMap<StreamId, Stream>,
     openings: Openings,
     sending: Sending,
@@ -72,6 +80,8 @@ struct Sending {
     sent: u64,
     /// Bytes of streams accepted from applications and not acknowledged.
     held: u64,
+    /// Bytes of streams acknowledged.
+    acknowledged: u64,
     flights: Flights,
     /// Frames that have to go out again, because the connection they went on died or stalled.
     again: BTreeSet<u64>,
@@ -104,6 +114,7 @@ impl Sending {
             limits,
             sent: 0,
             held: 0,
+            acknowledged: 0,
             flights: Flights::default(),
             again: BTreeSet::new(),
             control: VecDeque::new(),
@@ -199,6 +210,9 @@ impl Trunk {
             connections: BTreeMap::new(),
             next_connection: 1,
             wanted: config.width.min,
+            breadth: Breadth::new(config.width),
+            peer_wish: 0,
+            allowance: Allowance::new(config.padding),
             streams: BTreeMap::new(),
             openings: Openings::default(),
             sending: Sending::new(limits),
@@ -323,7 +337,7 @@ impl Trunk {
             stalled: count(
                 self.connections
                     .values()
-                    .filter(|link| link.stalled)
+                    .filter(|link| link.is_stalled())
                     .count(),
             ),
             wanted: self.wanted,
@@ -331,7 +345,7 @@ impl Trunk {
             send_held: Size::new(self.sending.held),
             receive_held: Size::new(self.receiving.received - self.receiving.consumed),
             frames_in_flight: self.sending.flights.iter().count(),
-            padding_left: Size::ZERO,
+            padding_left: Size::new(self.allowance.peek()),
         }
     }
 
@@ -340,7 +354,7 @@ impl Trunk {
         self.connections.iter().map(|(id, link)| ConnectionStatus {
             connection: *id,
             ready: link.stage != Stage::Greeting,
-            stalled: link.stalled,
+            stalled: link.is_stalled(),
             retiring: link.stage == Stage::Retiring,
             round_trip: link.pace.round_trip(),
             smoothed: link.pace.smoothed(),
@@ -422,8 +436,18 @@ impl Trunk {
     }
 
     /// Notes what the driver saw of a connection's socket.
-    pub fn observe(&mut self, connection: ConnectionId, seen: Observation, _now: Time) {
+    pub fn observe(&mut self, connection: ConnectionId, seen: Observation, now: Time) {
         if let Some(link) = self.connections.get_mut(&connection) {
+            if let (Some(rate), Some(round_trip)) = (seen.delivery_rate, seen.round_trip) {
+                let window = seen.congestion_window.map_or(0, Size::get);
+                link.warmth.observe(
+                    rate.bytes_per_s(),
+                    round_trip,
+                    link.totals.sent,
+                    window,
+                    now,
+                );
+            }
             link.seen = Some(seen);
         }
     }

@@ -44,4 +44,8 @@ impl Turns {
     pub(crate) fn rotate(&mut self, stream: StreamId) {
         self.bulk.push_back(stream);
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.bulk.is_empty()
+    }
 }

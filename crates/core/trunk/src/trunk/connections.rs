@@ -5,9 +5,7 @@ use units::Time;
 use super::{Trunk, compatible};
 use crate::connection::{Connection, Stage};
 use crate::preface::{Hello, Preface, Refusal, RefusalReason, Welcome};
-use crate::{
-    Admission, By, Closing, ConnectionId, Event, Explanation, Reason, Role, Violation, Width,
-};
+use crate::{Admission, By, Closing, ConnectionId, Event, Explanation, Reason, Violation};
 
 impl Trunk {
     /// A new WAN connection is up (initiator only; its TLS handshake, if any, included). It carries
@@ -58,9 +56,8 @@ impl Trunk {
         if self.connections.is_empty() {
             self.outage_at = Some(now);
         }
-        if self.role == Role::Initiator && self.ended.is_none() && link.stage.takes_frames() {
-            self.events
-                .push_back(Event::WantConnections { count: self.wanted });
+        if link.stage.takes_frames() {
+            self.ask_for_connections();
         }
     }
 
@@ -115,6 +112,8 @@ impl Trunk {
             link.stage = Stage::Ready;
             self.events.push_back(Event::ConnectionReady { connection });
         }
+        // Another may have come back to life while this one was on its way.
+        self.retire(now);
     }
 
     fn handle_refusal(&mut self, connection: ConnectionId, refusal: Refusal, now: Time) {
@@ -140,17 +139,6 @@ impl Trunk {
             | RefusalReason::NotAdmitted
             | RefusalReason::Shutdown
             | RefusalReason::Other(_) => {}
-        }
-    }
-
-    /// The acceptor would like this many connections.
-    pub(super) fn handle_width(&mut self, connections: u32) {
-        let Width { min, max } = self.config.width;
-        let wanted = connections.clamp(min, max);
-        if self.role == Role::Initiator && wanted > self.wanted {
-            self.wanted = wanted;
-            self.events
-                .push_back(Event::WantConnections { count: wanted });
         }
     }
 }

@@ -1,18 +1,19 @@
 //! What comes in from the peer.
 
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 use units::Time;
 
 use super::Trunk;
-use crate::connection::Stage;
+use crate::connection::{Health, Stage};
 use crate::flight::MAX_FLIGHTS;
 use crate::frame::{Frame, Message, Summary};
 use crate::outgoing::Confirmation;
 use crate::preface::Limits;
 use crate::stream::Phase;
-use crate::{By, Closing, ConnectionId, Event, Explanation, Reason, StreamId, Target, Violation};
+use crate::{By, ConnectionId, Event, Explanation, Reason, StreamId, Target, Violation};
 
 use super::timers::ACK_DELAY;
 
@@ -33,7 +34,8 @@ enum Known {
 impl Trunk {
     /// Bytes came in on a connection, in the order in which they came.
     ///
-    /// On a violation the connection is down already: close its socket, and log what it was. The buffer may
+    /// On a violation the connection is down already: close its socket, and log what it was. Where the
+    /// violation is not the connection's but the peer's, the session is over, too. The buffer may
     /// be kept until its bytes are consumed, so give it no spare capacity worth mentioning.
     pub fn receive(
         &mut self,
@@ -96,10 +98,16 @@ impl Trunk {
                 if self.sending.control.len() > MAX_BACKLOG {
                     return Err(Violation::Backlog);
                 }
-                if self.receiving.seen.insert(sequence) {
-                    self.handle_message(message, payload, now)?;
+                if !self.receiving.seen.insert(sequence) {
+                    return Ok(());
                 }
-                Ok(())
+                let outcome = self.handle_message(message, payload, now);
+                if let Err(violation) = &outcome {
+                    // The frame is taken and cannot be obeyed, so the session is not whole any more.
+                    let why = Explanation::new(Reason::ProtocolViolation, &violation.to_string());
+                    self.lose_session(&why, By::Trunk, now);
+                }
+                outcome
             }
             Frame::Ack { counts } => self.handle_ack(&counts, now),
             Frame::Ping { nonce } => {
@@ -115,7 +123,11 @@ impl Trunk {
                 }
                 Ok(())
             }
-            Frame::Padding { .. } => Ok(()),
+            Frame::Padding => Ok(()),
+            Frame::Retire => {
+                self.handle_retire(connection, now);
+                Ok(())
+            }
             Frame::Goodbye { why } => {
                 self.lose_session(&why, By::Peer, now);
                 Ok(())
@@ -170,7 +182,7 @@ impl Trunk {
             }
             Message::Receipt { stream, end } => self.handle_receipt(stream, end, now),
             Message::Width { connections } => {
-                self.handle_width(connections);
+                self.handle_width(connections, now);
                 Ok(())
             }
         }
@@ -252,10 +264,10 @@ impl Trunk {
         now: Time,
     ) -> Result<(), Violation> {
         let len: u64 = payload.iter().map(|piece| piece.len() as u64).sum();
-        self.receiving.received = self.receiving.received.saturating_add(len);
-        if self.receiving.received > self.receiving.granted {
+        if len > self.receiving.granted - self.receiving.received {
             return Err(Violation::TrunkCredit);
         }
+        self.receiving.received += len;
         let known = self.locate(stream, now)?;
         let Some(state) = self.streams.get_mut(&stream) else {
             debug_assert!(matches!(known, Known::Over), "an open stream has a state");
@@ -335,9 +347,6 @@ impl Trunk {
         let Known::Open = self.locate(stream, now)? else {
             return Ok(());
         };
-        if stream.opener() != self.role {
-            self.openings.theirs.insert(stream.index());
-        }
         if let Some(state) = self.remove_stream(stream)
             && state.phase != Phase::Early
         {
@@ -389,7 +398,8 @@ impl Trunk {
             link.pace.on_ack(bytes, last.mark, now);
         }
         link.progress_at = now;
-        if core::mem::take(&mut link.stalled) {
+        let recovered = core::mem::replace(&mut link.health, Health::Well) != Health::Well;
+        if recovered {
             // What it still has is on its way after all.
             let flights = &mut self.sending.flights;
             self.sending.again.retain(|sequence| {
@@ -398,12 +408,12 @@ impl Trunk {
                     .is_some_and(|flight| flight.on != connection)
             });
         }
-        let retired = link.stage == Stage::Retiring && link.fifo.is_empty();
         for sent in sent {
             self.release(sent.sequence);
         }
-        if retired {
-            self.close_connection(connection, Closing::Surplus, now);
+        self.close_if_retired(connection, now);
+        if recovered {
+            self.retire(now);
         }
         Ok(())
     }
@@ -418,6 +428,7 @@ impl Trunk {
             return;
         };
         self.sending.held = self.sending.held.saturating_sub(len);
+        self.sending.acknowledged += len;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.outgoing.in_flight -= len;
             self.wake_writer(stream);

@@ -144,7 +144,7 @@ impl Trunk {
     /// one.
     ///
     /// It is if they finish all that it has queued before this one delivers the chunk (earliest completion
-    /// first, as Lim and others have it for MPTCP, CoNEXT 2017). And it is if, while this one carries the
+    /// first, as Lim and others have it for MPTCP, 2017). And it is if, while this one carries the
     /// chunk, they would use up what the peer lets the stream send, and then stand still behind it (BLEST,
     /// Ferlin and others, Networking 2016).
     fn passes(&self, link: &Connection, state: &Stream, len: u64, share: u64) -> bool {

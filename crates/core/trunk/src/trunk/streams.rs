@@ -12,7 +12,7 @@ use crate::{By, Event, Explanation, Reason, StreamGone, StreamId, Target};
 /// A stream cannot be opened now.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OpenError {
-    /// The peer allows no more at a time.
+    /// The peer allows no more at a time: 256 until the first connection is ready, then what it says.
     #[error("the peer allows {limit} streams at a time")]
     TooManyStreams {
         /// How many it allows.
@@ -167,7 +167,8 @@ impl Trunk {
         self.confirm(stream, now);
     }
 
-    /// Compares the digests of a direction whose bytes have all been handed on, and sends the receipt.
+    /// Compares the digests of a direction whose bytes have all been read, and sends the receipt once
+    /// they have all been handed on.
     pub(super) fn confirm(&mut self, stream: StreamId, now: Time) {
         let Some(state) = self.streams.get_mut(&stream) else {
             return;
@@ -185,6 +186,9 @@ impl Trunk {
                 received: ours.digest,
             });
             self.end_stream(stream, Reason::IntegrityMismatch.into(), By::Trunk, now);
+            return;
+        }
+        if !state.incoming.is_consumed() {
             return;
         }
         state.incoming.confirmed = true;
@@ -228,6 +232,10 @@ impl Trunk {
         self.receiving.consumed += state.incoming.unconsumed();
         self.grant_trunk();
         let ours = stream.opener() == self.role;
+        if !ours {
+            // Its open may still be on its way, and must not make it again.
+            self.openings.theirs.insert(stream.index());
+        }
         let open = if ours {
             &mut self.openings.ours_open
         } else {

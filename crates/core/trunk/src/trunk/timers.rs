@@ -6,12 +6,15 @@ use core::time::Duration;
 use units::Time;
 
 use super::Trunk;
-use crate::connection::Connection;
+use crate::connection::{Connection, Health};
 use crate::{Closing, Config, ConnectionId};
 
 /// How long an acknowledgement may wait for company. It holds back only what the sender keeps, not the
 /// stream, so a few milliseconds cost nothing but its memory.
 pub(super) const ACK_DELAY: Duration = Duration::from_millis(5);
+
+/// A stall of this length is none of congestion's.
+const REPLACE_AFTER: Duration = Duration::from_secs(1);
 
 impl Trunk {
     /// When [`Self::tick`] is to be called, if nothing else happens before; it may be past.
@@ -24,7 +27,7 @@ impl Trunk {
         self.connections
             .values()
             .flat_map(|link| deadlines(link, &self.config))
-            .chain([outage.filter(|_| streams)])
+            .chain([outage.filter(|_| streams), self.breadth.deadline()])
             .flatten()
             .min()
     }
@@ -38,6 +41,7 @@ impl Trunk {
         for connection in connections {
             self.tick_connection(connection, now);
         }
+        self.tick_width(now);
         if self
             .outage_at
             .is_some_and(|since| now >= since + self.config.outage)
@@ -66,8 +70,13 @@ impl Trunk {
             self.close_connection(connection, Closing::Silent, now);
             return;
         }
+        if replace_at(link).is_some_and(|at| at <= now) {
+            link.health = Health::Replaced;
+            self.ask_for_connections();
+            return;
+        }
         if stall_at(link, &self.config).is_some_and(|at| at <= now) {
-            link.stalled = true;
+            link.health = Health::Stalled { since: now };
             link.pings.asked_at.get_or_insert(now);
             link.pings.due = true;
             if let Some(link) = self.connections.remove(&connection) {
@@ -78,13 +87,23 @@ impl Trunk {
     }
 }
 
-fn deadlines(link: &Connection, config: &Config) -> [Option<Time>; 4] {
+fn deadlines(link: &Connection, config: &Config) -> [Option<Time>; 5] {
     [
+        replace_at(link),
         link.acks.due_at,
         ping_at(link, config),
         dead_at(link, config),
         stall_at(link, config),
     ]
+}
+
+/// When another connection is asked for in place of one that is stalled: the path may be well, and only
+/// this connection forgotten by something on it.
+fn replace_at(link: &Connection) -> Option<Time> {
+    match link.health {
+        Health::Stalled { since } => Some(since + REPLACE_AFTER),
+        Health::Well | Health::Replaced => None,
+    }
 }
 
 /// When a silent connection is asked whether it lives.
@@ -104,6 +123,6 @@ fn dead_at(link: &Connection, config: &Config) -> Option<Time> {
 
 /// When frames without an acknowledgement go elsewhere.
 fn stall_at(link: &Connection, config: &Config) -> Option<Time> {
-    (!link.stalled && !link.fifo.is_empty())
+    (!link.is_stalled() && !link.fifo.is_empty())
         .then(|| link.progress_at + link.pace.stall_after(config.least_stall))
 }

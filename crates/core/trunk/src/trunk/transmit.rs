@@ -12,11 +12,16 @@ use crate::connection::{Connection, Stage};
 use crate::flight::Flight;
 use crate::frame::{Frame, MAX_ACKED, Message};
 
+const BURSTS_PER_SECOND: u64 = 200;
+/// A slow connection still fills an initial window and one system call.
+const LEAST_BURST: usize = 32 << 10;
+
 impl Trunk {
     /// Appends to `out` what the connection is to carry next, as slices to be written in order, and says
     /// how many bytes that is.
     ///
-    /// Frames are added while fewer than `room` bytes are there, so it may be one frame more (at most
+    /// Frames are added while fewer than `room` bytes are there, or what the connection carries in five
+    /// milliseconds where that is less; so it may be one frame more (at most
     /// [`crate::MAX_CHUNK`] and 400 bytes). Call it only while the socket has little unsent, and with little room:
     /// what is in the socket can be neither overtaken nor moved to another connection. What was given must
     /// be written, or the connection be closed.
@@ -30,6 +35,7 @@ impl Trunk {
         let Some(mut link) = self.connections.remove(&connection) else {
             return 0;
         };
+        let room = room.min(burst(&link));
         let mut turn = Turn {
             connection,
             link: &mut link,
@@ -45,15 +51,23 @@ impl Trunk {
         }
         self.write_pings(&mut turn);
         self.write_goodbye(&mut turn);
+        self.write_retire(&mut turn);
         if self.may_carry(turn.link) {
             self.write_reliable(&mut turn, room);
         }
+        self.write_padding(&mut turn, room);
         if turn.len > 0 {
             self.write_ack(&mut turn);
         }
         let len = turn.len;
         link.totals.sent += len as u64;
         self.connections.insert(connection, link);
+        self.close_if_retired(connection, now);
+        if self.sending.turns.is_empty() {
+            self.note_idle(now);
+        } else if len >= room {
+            self.note_more(now);
+        }
         len
     }
 
@@ -61,7 +75,7 @@ impl Trunk {
     fn may_carry(&self, link: &Connection) -> bool {
         self.ended.is_none()
             && link.stage.takes_frames()
-            && (!link.stalled || !self.connections.values().any(Connection::takes_frames))
+            && (!link.is_stalled() || !self.connections.values().any(Connection::takes_frames))
     }
 
     fn write_reliable(&mut self, turn: &mut Turn<'_>, room: usize) {
@@ -139,7 +153,7 @@ impl Trunk {
         self.sending.flights.push(flight);
     }
 
-    fn encode(&mut self, frame: &Frame, payload: &[Bytes]) -> Bytes {
+    pub(super) fn encode(&mut self, frame: &Frame, payload: &[Bytes]) -> Bytes {
         // One allocation for a hundred headers or so.
         if self.scratch.capacity() < 512 {
             self.scratch.reserve(4096);
@@ -149,6 +163,15 @@ impl Trunk {
     }
 }
 
+/// How much a connection gets at a time: what it carries in five milliseconds, since the driver may hold
+/// it where nothing overtakes it.
+fn burst(link: &Connection) -> usize {
+    let rate = link.pace.rate().unwrap_or(0);
+    usize::try_from(rate / BURSTS_PER_SECOND)
+        .unwrap_or(usize::MAX)
+        .max(LEAST_BURST)
+}
+
 /// One connection's turn to carry something.
 pub(super) struct Turn<'a> {
     connection: ConnectionId,
@@ -156,16 +179,20 @@ pub(super) struct Turn<'a> {
     out: &'a mut Vec<Bytes>,
     /// Bytes appended to `out` in this turn.
     len: usize,
-    now: Time,
+    pub(super) now: Time,
 }
 
 impl Turn<'_> {
-    fn push(&mut self, bytes: Bytes) {
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn push(&mut self, bytes: Bytes) {
         self.len += bytes.len();
         self.out.push(bytes);
     }
 
-    fn push_all(&mut self, pieces: &[Bytes]) {
+    pub(super) fn push_all(&mut self, pieces: &[Bytes]) {
         for piece in pieces {
             self.push(piece.clone());
         }
@@ -205,6 +232,13 @@ impl Trunk {
             let nonce = turn.now.as_nanos();
             turn.link.pings.open = Some((nonce, turn.now));
             let frame = self.encode(&Frame::Ping { nonce }, &[]);
+            turn.push(frame);
+        }
+    }
+
+    fn write_retire(&mut self, turn: &mut Turn<'_>) {
+        if core::mem::take(&mut turn.link.retire_due) {
+            let frame = self.encode(&Frame::Retire, &[]);
             turn.push(frame);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trunk::Config;
+use trunk::{Config, Width};
 use units::Rate;
 
 use crate::world::{FAR, NEAR, Path, World};
@@ -65,4 +65,32 @@ fn a_stream_survives_the_death_and_the_hanging_of_its_only_connection() {
         world.log
     );
     assert!(world.resets.iter().all(Vec::is_empty), "{:?}", world.resets);
+}
+
+#[test]
+fn a_connection_that_something_on_the_path_has_forgotten_is_replaced_within_two_seconds() {
+    let mut world = World::new(
+        Config {
+            width: Width { min: 1, max: 1 },
+            ..Config::default()
+        },
+        WAN,
+    );
+    world.open(1 << 30, 0);
+    world.run(Duration::from_secs(2), |_| false);
+    let read = |world: &World| world.apps[FAR].values().next().unwrap().read;
+    world.stall(0, Duration::from_hours(1));
+    world.run(Duration::from_millis(200), |_| false);
+    let before = read(&world);
+    assert!(
+        world.run(Duration::from_secs(2), |world| read(world) > before),
+        "{:?}",
+        world.near.status()
+    );
+    // And later its socket is closed.
+    assert!(
+        world.run(Duration::from_secs(20), |world| world.links.len() == 1),
+        "{:?}",
+        world.near.status()
+    );
 }

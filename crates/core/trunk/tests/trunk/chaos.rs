@@ -166,6 +166,58 @@ fn no_stream_is_lost_whatever_happens_to_connections_and_a_seed_gives_one_run() 
     (0..SEEDS).for_each(twice);
 }
 
+#[test]
+fn streams_that_are_reset_at_any_moment_leave_nothing_behind() {
+    for seed in 0..5 {
+        let mut random = Random(seed);
+        let config = Config {
+            width: Width { min: 2, max: 2 },
+            ..Config::default()
+        };
+        let path = Path {
+            rate: Rate::mbit_per_s(20),
+            delay: Duration::from_millis(20),
+        };
+        let mut world = World::new(config, path);
+        let mut streams = Vec::new();
+        for _ in 0..300 {
+            let (up, down) = (random.size(), random.size());
+            streams.push(world.open(up, down));
+            // At once, while its frames are under way, or long after its end.
+            let stream = streams[usize::try_from(random.below(streams.len() as u64)).unwrap()];
+            if random.below(2) == 0 {
+                world.reset(usize::try_from(random.below(2)).unwrap(), stream);
+            }
+            match random.below(8) {
+                0 if !world.links.is_empty() => world.kill(0),
+                1 => world.stall(0, random.millis(1, 1_000)),
+                _ => {}
+            }
+            world.run(random.millis(1, 100), |_| false);
+        }
+        let quiet = |world: &World| {
+            [Some(&world.near), world.far.as_ref()]
+                .into_iter()
+                .flatten()
+                .all(|end| {
+                    let status = end.status();
+                    (status.streams, status.send_held, status.receive_held)
+                        == (0, Bytes::ZERO, Bytes::ZERO)
+                })
+        };
+        assert!(
+            world.run(Duration::from_mins(5), quiet),
+            "seed {seed}: {:?} {:?}",
+            world.near.status(),
+            world.far.as_ref().map(trunk::Trunk::status),
+        );
+        assert!(
+            !world.resets[0].is_empty() && !world.resets[1].is_empty(),
+            "some were reset"
+        );
+    }
+}
+
 /// `LONGHAUL_SOAK_SEEDS=1000 cargo test -p longhaul-trunk --test trunk soak -- --ignored --nocapture`
 #[test]
 #[ignore = "minutes: more seeds for the test above"]

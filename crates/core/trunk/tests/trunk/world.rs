@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use trunk::{
-    Admission, Closing, Config, ConnectionId, Event, Preface, Read, Receipt, Role, Session,
-    StreamId, Target, Trunk,
+    Admission, Closing, Config, ConnectionId, Event, Explanation, Preface, Read, Reason, Receipt,
+    Role, Session, StreamId, Target, Trunk,
 };
 use units::{Rate, Time};
 
@@ -52,8 +52,13 @@ pub(crate) struct World {
     pub(crate) steps: u64,
     /// The most that each end held of (sending, receiving).
     pub(crate) held: [(u64, u64); 2],
+    /// The far end refuses targets with these words.
+    pub(crate) refuse: Option<Explanation>,
+    /// All connections share one link: each has its part of the rate.
+    pub(crate) shared: bool,
     /// Connections that are dead, which the far end learns only then.
     orphans: Vec<(Time, ConnectionId)>,
+    /// Applications at the far end that come now do not read.
     pub(crate) far_stuck: bool,
     pub(crate) piece: u64,
 }
@@ -79,6 +84,8 @@ impl World {
             log: String::new(),
             steps: 0,
             held: [(0, 0); 2],
+            refuse: None,
+            shared: false,
             orphans: Vec::new(),
             far_stuck: false,
             piece: 64 << 10,
@@ -310,6 +317,10 @@ impl World {
                 );
                 self.drop_link(connection);
             }
+            Event::Opened { stream, .. } if self.refuse.is_some() => {
+                let (why, now) = (self.refuse.clone().unwrap(), self.now);
+                self.end(end).unwrap().reset(stream, why, now).unwrap();
+            }
             Event::Opened { stream, target } => {
                 let (after, down) = target.as_str().split_once(':').unwrap();
                 let mut app = App::new(down.parse().unwrap());
@@ -417,7 +428,49 @@ impl World {
             .min()
     }
 
+    /// The far relay's process is another from now on; its kernel closes the connections of the old one.
+    pub(crate) fn restart_far(&mut self) {
+        self.far = None;
+        self.instance += 1;
+        self.apps[FAR].clear();
+        while !self.links.is_empty() {
+            self.kill(0);
+        }
+    }
+
+    /// Opens a stream on which neither end says anything.
+    pub(crate) fn open_idle(&mut self) {
+        let target = Target::new("1:1").unwrap();
+        let stream = self.near.open(&target, self.now).unwrap();
+        self.apps[NEAR].insert(
+            stream,
+            App {
+                after: 1,
+                ..App::new(1)
+            },
+        );
+    }
+
+    /// An application resets its stream, if it still has it.
+    pub(crate) fn reset(&mut self, end: usize, stream: StreamId) {
+        let now = self.now;
+        if let Some(trunk) = self.end(end) {
+            let _ = trunk.reset(stream, Reason::Reset.into(), now);
+        }
+    }
+
+    /// Several flows through one bottleneck, in the long run.
+    fn share_rate(&mut self) {
+        let flows = self.links.len().max(1) as u64;
+        for pipe in self.links.iter_mut().flat_map(|link| &mut link.pipes) {
+            pipe.rate = Rate::bit_per_s(self.path.rate.bits_per_s() / flows);
+        }
+    }
+
     pub(crate) fn step_to(&mut self, at: Time) {
+        if self.shared {
+            self.share_rate();
+        }
         self.now = self.now.max(at);
         self.steps += 1;
         let now = self.now;

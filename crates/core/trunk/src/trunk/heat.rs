@@ -1,0 +1,62 @@
+//! Keeping idle connections hot.
+
+use bytes::Bytes;
+use units::Rate;
+
+use super::Trunk;
+use super::transmit::Turn;
+use crate::connection::Connection;
+use crate::frame::Frame;
+
+/// One frame of padding, as long as a socket takes at a time.
+const PIECE: usize = 16 << 10;
+static ZEROES: [u8; PIECE] = [0; PIECE];
+
+impl Trunk {
+    /// Fills a connection that has nothing else to carry with padding, while its windows do not hold the
+    /// path and the allowance lasts.
+    pub(super) fn write_padding(&mut self, turn: &mut Turn<'_>, room: usize) {
+        if self.ended.is_some() || !self.sending.turns.is_empty() || !self.is_cold(turn.link) {
+            return;
+        }
+        let mut left = self.allowance.left(turn.now);
+        while turn.len() < room && left >= PIECE as u64 {
+            let payload = [Bytes::from_static(&ZEROES)];
+            let header = self.encode(&Frame::Padding, &payload);
+            let before = turn.len();
+            turn.push(header);
+            turn.push_all(&payload);
+            let spent = (turn.len() - before) as u64;
+            turn.link.totals.padding += spent;
+            self.allowance.spend(spent);
+            left = left.saturating_sub(spent);
+        }
+    }
+
+    /// Whether the connection's windows, as the driver saw them, hold less than what the path carries in a
+    /// round trip. Without a sight of them it is left alone.
+    fn is_cold(&self, link: &Connection) -> bool {
+        let Some(seen) = link.seen.filter(|_| link.takes_frames()) else {
+            return false;
+        };
+        let (Some(round_trip), Some(window)) = (seen.round_trip, seen.congestion_window) else {
+            return false;
+        };
+        let share = self.connections.len() as u64 + 1;
+        let known = self
+            .config
+            .padding
+            .ready_for
+            .map(|rate| Rate::bit_per_s(rate.bits_per_s() / share))
+            .or_else(|| {
+                link.warmth
+                    .full()
+                    .map(|rate| Rate::bit_per_s(rate.saturating_mul(8)))
+            });
+        match known.and_then(|rate| rate.checked_mul(round_trip)) {
+            Some(bdp) => window < bdp || seen.peer_window.is_some_and(|window| window < bdp),
+            // How fast it can get is to be found out.
+            None => true,
+        }
+    }
+}
