@@ -24,4 +24,4 @@ pub use captures::HostCapture;
 pub use experiment::{SimulateError, run, run_captured};
 pub use pcap::{Ends, pcapng};
 pub use what_if::{Trial, Trials, what_if};
-pub use world::{ConnectionId, LogEntry, Notice, PathId, Side, Way, World};
+pub use world::{ConnectionId, Held, LogEntry, Notice, PathId, Side, Way, World};

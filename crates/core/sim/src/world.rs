@@ -3,7 +3,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use link::{Direction, Ecn, InvalidPath, Item, Path, PathCounters, PathSpec, Segments};
-use tcp::{Config, Connection, EcnCodepoint, Event, Output, Segment, SenderView};
+use tcp::{Config, Connection, EcnCodepoint, Event, Hold, Output, Segment, SenderView};
 use units::{Bytes, Rate, SeqNum, Time};
 
 use crate::account::Account;
@@ -112,6 +112,18 @@ struct End {
     wanted: Option<Time>,
     scheduled: Option<Time>,
     account: Option<Account>,
+    history: Option<Vec<Held>>,
+}
+
+/// What held an end back from a moment on, as the endpoint itself knows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// From when.
+    pub since: Time,
+    /// What.
+    pub hold: Hold,
+    /// The sender's figures.
+    pub sender: SenderView,
 }
 
 // === impl ConnectionId ===
@@ -213,6 +225,7 @@ impl World {
             wanted: None,
             scheduled: None,
             account: None,
+            history: None,
         };
         let connection = Connection::connect(near, self.now, iss(1));
         self.ends
@@ -236,6 +249,21 @@ impl World {
         account
             .map(|account| account.seconds(self.now))
             .unwrap_or_default()
+    }
+
+    /// Keeps from now on every change of what holds this end back and of its sender's figures: the truth
+    /// against which observers of packets are measured.
+    pub fn keep_history(&mut self, connection: ConnectionId, side: Side) {
+        self.ends[index(connection, side)]
+            .history
+            .get_or_insert_default();
+    }
+
+    /// What [`keep_history`](Self::keep_history) kept, in the order of time.
+    #[must_use]
+    pub fn history(&self, connection: ConnectionId, side: Side) -> &[Held] {
+        let history = self.ends[index(connection, side)].history.as_deref();
+        history.unwrap_or_default()
     }
 
     /// Looks at these ends every `interval` from now on, at their figures taken together and at the queue
@@ -464,6 +492,19 @@ impl World {
         }
         if let Some(account) = &mut end.account {
             account.update(now, connection, self.paths[end.path].product);
+        }
+        if let Some(history) = &mut end.history {
+            let (hold, sender) = (connection.hold().0, connection.sender());
+            let changed = history
+                .last()
+                .is_none_or(|last| (last.hold, last.sender) != (hold, sender));
+            if changed {
+                history.push(Held {
+                    since: now,
+                    hold,
+                    sender,
+                });
+            }
         }
         self.schedule(number);
     }
