@@ -253,7 +253,8 @@ impl Connection {
         };
         let fills_smaller = (LEAST..agreed).contains(&flow.largest_segment)
             && flow.largest_segments >= 10
-            && flow.largest_segments * 2 >= flow.segments;
+            && flow.largest_segments * 2 >= flow.segments
+            && flow.largest_in_row * 2 >= flow.largest_segments;
         if fills_smaller {
             flow.largest_segment
         } else {
@@ -405,7 +406,14 @@ impl ConnectionState {
             side,
             role: Role::Ack,
             sack: !segment.options.sack.is_empty(),
+            loop_us: None,
         };
+        if !copy && let Some(stamps) = segment.options.timestamps {
+            self.state(side).on_stamp(stamps.value, mark.at);
+            if packet.len > 0 {
+                packet.loop_us = self.state(side.peer()).age_of(stamps.echo, mark.at);
+            }
+        }
         let index = self.packets.len();
         self.state(side).flow.packets += 1;
         let syn = segment.flags.contains(TcpFlags::SYN);
@@ -513,8 +521,12 @@ impl ConnectionState {
         if segment.payload_len > flow.largest_segment {
             flow.largest_segment = segment.payload_len;
             flow.largest_segments = 0;
+            flow.largest_in_row = 0;
         }
-        flow.largest_segments += u64::from(segment.payload_len == flow.largest_segment);
+        let largest = segment.payload_len == flow.largest_segment;
+        flow.largest_segments += u64::from(largest);
+        flow.largest_in_row += u64::from(largest && state.last_len == segment.payload_len);
+        state.last_len = segment.payload_len;
         if segment.header_len > 0 {
             flow.header_len = segment.header_len;
         }

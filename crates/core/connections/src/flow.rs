@@ -1,5 +1,6 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 use units::{SeqNum, Time};
@@ -71,6 +72,8 @@ pub struct Flow {
     pub largest_segment: u32,
     /// How many segments are as large as that.
     pub largest_segments: u64,
+    /// How many of those came directly behind another one: messages of one size do not, a cut stream does.
+    pub largest_in_row: u64,
     /// IP and TCP header bytes of its latest data segment; zero where the source does not say.
     pub header_len: u16,
     /// Largest number of bytes sent and not yet acknowledged, at the tap.
@@ -124,6 +127,10 @@ pub(crate) struct FlowState {
     smallest_rtt: Option<Duration>,
     /// The receiver has closed its window.
     zero_window: bool,
+    /// Payload of the latest data segment.
+    pub(crate) last_len: u32,
+    /// Timestamps of this side that the peer may still echo, each with the first packet that bore it.
+    stamps: VecDeque<(u32, Time)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +157,8 @@ const RECENT: usize = 64;
 /// Segments kept for round-trip samples: a window of 1 GiB of full segments is larger, but then samples
 /// are plenty.
 const MAX_OUTSTANDING: usize = 65_536;
+/// Timestamps tick once per millisecond: more than a second's worth.
+const MAX_STAMPS: usize = 2_048;
 /// tshark's rule: what fills a hole within 3 ms, or the path's RTT where that is known, came late.
 const REORDERING: Duration = Duration::from_millis(3);
 /// Linux never waits less before it retransmits by timer (`TCP_RTO_MIN`, include/net/tcp.h).
@@ -205,6 +214,37 @@ impl FlowState {
         }
         self.recent.push_back(identity);
         false
+    }
+
+    /// A packet of this side bears the timestamp `value`.
+    pub(crate) fn on_stamp(&mut self, value: u32, at: Time) {
+        if self
+            .stamps
+            .back()
+            .is_some_and(|(last, _)| SeqNum::new(value).distance_from(SeqNum::new(*last)) <= 0)
+        {
+            return;
+        }
+        if self.stamps.len() == MAX_STAMPS {
+            self.stamps.pop_front();
+        }
+        self.stamps.push_back((value, at));
+    }
+
+    /// How long ago this side's timestamp `echo` was seen first. Older ones are not echoed any more.
+    pub(crate) fn age_of(&mut self, echo: u32, now: Time) -> Option<NonZeroU32> {
+        while let Some(&(value, at)) = self.stamps.front() {
+            let distance = SeqNum::new(value).distance_from(SeqNum::new(echo));
+            if distance == 0 {
+                let micros = now.checked_since(at)?.as_micros();
+                return NonZeroU32::new(u32::try_from(micros).ok()?.max(1));
+            }
+            if distance > 0 {
+                return None;
+            }
+            self.stamps.pop_front();
+        }
+        None
     }
 
     /// Payload from this side at `[from, to)`; `index` is the packet's place in the connection.

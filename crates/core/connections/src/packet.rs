@@ -1,5 +1,7 @@
 use alloc::string::String;
 use core::fmt;
+use core::num::NonZeroU32;
+use core::time::Duration;
 
 use units::Time;
 use wire::TcpFlags;
@@ -134,6 +136,9 @@ pub struct Packet {
     pub role: Role,
     /// Whether it carries SACK blocks.
     pub sack: bool,
+    /// For data with a timestamp: microseconds since the packet whose timestamp it echoes passed here,
+    /// that is, from here to the sender and back, with every queue on the way (RFC 7323 §4.1).
+    pub loop_us: Option<NonZeroU32>,
 }
 
 impl Packet {
@@ -141,6 +146,13 @@ impl Packet {
     #[must_use]
     pub fn to(&self) -> i64 {
         self.from.saturating_add(i64::from(self.len))
+    }
+
+    /// From the tap to the sender and back, as the echoed timestamp tells.
+    #[must_use]
+    pub fn loop_time(&self) -> Option<Duration> {
+        self.loop_us
+            .map(|micros| Duration::from_micros(u64::from(micros.get())))
     }
 
     /// The packet as something to point at.

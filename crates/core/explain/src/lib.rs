@@ -12,6 +12,7 @@ mod analysis;
 mod caveats;
 mod change;
 mod document;
+mod feedback;
 mod findings;
 mod rebuild;
 mod series;

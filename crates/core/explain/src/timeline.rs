@@ -1,18 +1,19 @@
-use core::time::Duration;
-
 use connections::{Close, Connection, Packet, Repeat, Role, Side, WindowScale};
 use limit::{Event, EventKind, Reason, Repair, Timeline, WindowField};
-use units::PacketOverhead;
+use units::{PacketOverhead, Time};
 use wire::TcpFlags;
+
+use crate::feedback::Feedback;
 
 /// One direction as its sender lived it: its own segments, and the ACKs that reached it.
 pub(crate) fn timeline(connection: &Connection, side: Side) -> Timeline {
-    let feedback_delay = feedback_delay(connection, side);
+    let feedback = Feedback::of(connection, side);
+    let mut effective_from = connection.first_at;
     let mut events: Vec<Event> = connection
         .packets
         .iter()
         .filter(|packet| packet.at >= connection.first_at)
-        .filter_map(|packet| event(connection, packet, side, feedback_delay))
+        .filter_map(|packet| event(connection, packet, side, &feedback, &mut effective_from))
         .collect();
     // Stable: what the capture shows at one moment keeps its order.
     events.sort_by_key(|event| event.at);
@@ -27,7 +28,7 @@ pub(crate) fn timeline(connection: &Connection, side: Side) -> Timeline {
             Close::Reset(_, mark) => Some(mark.at),
         },
         base_rtt: connection.base_rtt().or_else(|| connection.handshake_rtt()),
-        feedback_delay,
+        feedback_delay: feedback.delay,
         segment: overhead(connection, side),
         window: match connection.window_scale(side.peer()) {
             WindowScale::Known(_) if is_scaled(connection) => WindowField::Scaled,
@@ -55,16 +56,6 @@ pub(crate) fn overhead(connection: &Connection, side: Side) -> PacketOverhead {
     }
 }
 
-/// How late an ACK at the tap takes effect in the data that passes the tap: the way to the sender and
-/// back. At the sender's own tap that is nothing.
-fn feedback_delay(connection: &Connection, side: Side) -> Duration {
-    let delay = connection.half_rtt(side).unwrap_or_default();
-    match connection.base_rtt() {
-        Some(rtt) if delay * 10 > rtt => delay,
-        Some(_) | None => Duration::ZERO,
-    }
-}
-
 fn is_scaled(connection: &Connection) -> bool {
     [Side::Client, Side::Server]
         .into_iter()
@@ -83,7 +74,13 @@ fn blind(connection: &Connection, side: Side) -> Option<Reason> {
     None
 }
 
-fn event(connection: &Connection, packet: &Packet, side: Side, delay: Duration) -> Option<Event> {
+fn event(
+    connection: &Connection,
+    packet: &Packet,
+    side: Side,
+    feedback: &Feedback,
+    effective_from: &mut Time,
+) -> Option<Event> {
     if packet.side == side {
         let repair = match packet.role {
             Role::New | Role::OutOfOrder => None,
@@ -114,9 +111,12 @@ fn event(connection: &Connection, packet: &Packet, side: Side, delay: Duration) 
         window: connection.window(packet),
         bare: packet.is_pure_ack(),
         holds_more: packet.sack,
+        passed_at: packet.at,
     };
+    // A queue that empties must not let an ACK overtake the one before it.
+    *effective_from = (packet.at + feedback.at(packet.at)).max(*effective_from);
     Some(Event {
-        at: packet.at + delay,
+        at: *effective_from,
         kind,
     })
 }

@@ -6,7 +6,7 @@ use units::Time;
 
 use crate::path_rate::{self, NoRate, PathRate};
 use crate::replay::Replay;
-use crate::{Detail, LimitName, Reason, Timeline, recovery, waits};
+use crate::{Detail, LimitName, Reason, Timeline, policer, recovery, waits};
 
 /// A limit over a span of time, half-open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -127,7 +127,28 @@ pub fn attribute(timeline: &Timeline) -> Attribution {
     };
     let repairs = recovery::spans(&replay, timeline.to);
     let mut spans = waits::spans(timeline, &replay, path_rate.rate.ok(), &repairs);
+    let mss = i64::from(timeline.segment.payload.max(1));
+    let policed = timeline
+        .base_rtt
+        .and_then(|rtt| policer::since(&replay, rtt, mss));
     spans.extend(repairs);
+    if let Some(since) = policed {
+        for span in &mut spans {
+            if span.from >= since
+                && matches!(
+                    span.limit,
+                    LimitName::LossLimited
+                        | LimitName::LossRecovery
+                        | LimitName::Bottleneck
+                        | LimitName::SendBuffer
+                        | LimitName::CongestionAvoidance
+                )
+            {
+                span.limit = LimitName::Policer;
+                span.detail = None;
+            }
+        }
+    }
     let whole = |(from, to): (Time, Time), limit| Span {
         from,
         to,

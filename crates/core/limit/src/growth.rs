@@ -42,6 +42,8 @@ pub(crate) fn after(replay: &Replay, at: Time, rtt: Duration, data_ends: Time, m
     }
     if sent.saturating_mul(10) >= acked.saturating_mul(14) {
         Growth::Exponential
+    } else if complete && meets_the_edge(replay, at, until, mss) {
+        Growth::Unseen
     } else if complete {
         Growth::Slow
     } else {
@@ -49,19 +51,46 @@ pub(crate) fn after(replay: &Replay, at: Time, rtt: Duration, data_ends: Time, m
     }
 }
 
+/// Whether the receiver's window left no room for another segment at some moment: then what was sent says
+/// nothing of the congestion window.
+pub(crate) fn meets_the_edge(replay: &Replay, from: Time, to: Time, mss: i64) -> bool {
+    let first = replay.acks.partition_point(|ack| ack.at <= from);
+    let within = replay.acks.iter().skip(first);
+    within.take_while(|ack| ack.at <= to).any(|ack| {
+        let sent = replay.sent_to(ack.at).unwrap_or(0);
+        ack.edge_before.is_some_and(|edge| edge - sent < mss)
+    })
+}
+
 /// Whether what was in flight stayed the same, within a segment per two round trips, over at least
 /// `ROUNDS` round trips around a moment: a socket buffer is full, since a congestion window would grow.
 pub(crate) fn is_flat(peaks: &[(Time, i64)], at: Time, rtt: Duration, mss: i64) -> bool {
     const ROUNDS: u32 = 6;
-    let from = peaks.partition_point(|(peak_at, _)| *peak_at < at.saturating_sub(rtt * ROUNDS));
-    let to = peaks.partition_point(|(peak_at, _)| *peak_at <= at + rtt * ROUNDS);
+    // A plateau begins and ends somewhere: look around, ahead and back.
+    [(ROUNDS, ROUNDS), (0, ROUNDS + 2), (ROUNDS + 2, 0)]
+        .into_iter()
+        .any(|(back, ahead)| {
+            flat_between(
+                peaks,
+                at.saturating_sub(rtt * back),
+                at + rtt * ahead,
+                rtt,
+                mss,
+            )
+        })
+}
+
+fn flat_between(peaks: &[(Time, i64)], from: Time, to: Time, rtt: Duration, mss: i64) -> bool {
+    const LEAST_ROUNDS: u32 = 6;
+    let from = peaks.partition_point(|(peak_at, _)| *peak_at < from);
+    let to = peaks.partition_point(|(peak_at, _)| *peak_at <= to);
     let Some(window) = peaks.get(from..to) else {
         return false;
     };
     let (Some((first_at, _)), Some((last_at, _))) = (window.first(), window.last()) else {
         return false;
     };
-    if last_at.since(*first_at) < rtt * ROUNDS {
+    if last_at.since(*first_at) < rtt * LEAST_ROUNDS {
         return false;
     }
     // Compare the highest peak of the first and of the last round trip of the window: within one, ACKs

@@ -22,6 +22,7 @@ mod attribution;
 mod detail;
 mod growth;
 mod path_rate;
+mod policer;
 mod recovery;
 mod replay;
 mod timeline;

@@ -34,7 +34,7 @@ pub struct Train {
 pub enum NoRate {
     /// No ACKs of this direction's data, or none alone.
     NoAcks,
-    /// The capture was not made at the sender: when it sent is not known well enough.
+    /// The capture was not made at the sender, and no echoed timestamp shows a queue.
     NotAtSender,
     /// No train is long enough; the longest had this many full packets.
     TooShort(u64),
@@ -44,7 +44,9 @@ impl fmt::Display for NoRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoAcks => f.write_str("no bare ACKs of this direction's data are in the capture"),
-            Self::NotAtSender => f.write_str("the capture was not made at this direction's sender"),
+            Self::NotAtSender => f.write_str(
+                "the capture was not made at this direction's sender, and no echoed timestamp shows a queue",
+            ),
             Self::TooShort(packets) => write!(
                 f,
                 "the longest train of ACKs covers {packets} full packets; a judgement needs {MIN_PACKETS}"
@@ -64,6 +66,8 @@ pub struct PathRate {
 
 /// Fewer packets than this say little: delayed ACKs alone shift both ends by a packet.
 const MIN_PACKETS: u64 = 10;
+/// How far apart sender and tap see the same moment, at least: timestamps tick by the millisecond.
+const SLACK: Duration = Duration::from_millis(3);
 /// A train of a few stretched ACKs (GRO) is as rough as its lumps.
 const MIN_ACKS: u64 = 4;
 
@@ -98,9 +102,6 @@ pub(crate) fn estimate(
         rate: Err(why),
         trains: Vec::new(),
     };
-    if feedback_delay * 10 > base_rtt {
-        return none(NoRate::NotAtSender);
-    }
     if replay.sends.is_empty() || !replay.acks.iter().any(|ack| ack.bare && ack.rtt.is_some()) {
         return none(NoRate::NoAcks);
     }
@@ -111,6 +112,12 @@ pub(crate) fn estimate(
         .filter_map(|ack| ack.rtt)
         .min()
         .map_or(base_rtt, |least| least.max(base_rtt));
+    // Away from the sender, when it sent is known to a tick of the timestamps and the path's jitter.
+    let slack = if feedback_delay.is_zero() {
+        Duration::ZERO
+    } else {
+        (base / 16).max(SLACK)
+    };
     let mut trains = Vec::new();
     let mut longest = 0;
     let mut run: Vec<&Ack> = Vec::new();
@@ -120,7 +127,8 @@ pub(crate) fn estimate(
         }
         let clean = ack.bare && ack.rtt.is_some();
         let busy = run.last().is_some_and(|previous| {
-            first_sent(replay, previous.acked).is_some_and(|sent| sent + base <= previous.at)
+            first_sent(replay, previous.acked)
+                .is_some_and(|sent| sent + base + slack <= previous.at)
         });
         if !(clean && busy) {
             finish(&mut run, segment, &mut trains, &mut longest);
@@ -130,8 +138,13 @@ pub(crate) fn estimate(
         }
     }
     finish(&mut run, segment, &mut trains, &mut longest);
+    let why = if feedback_delay.is_zero() || longest > 0 {
+        NoRate::TooShort(longest)
+    } else {
+        NoRate::NotAtSender
+    };
     PathRate {
-        rate: combine(&trains).ok_or(NoRate::TooShort(longest)),
+        rate: combine(&trains).ok_or(why),
         trains,
     }
 }
@@ -148,27 +161,19 @@ fn finish(
     trains: &mut Vec<Train>,
     longest: &mut u64,
 ) {
-    // The last ACK may have waited for a second segment that never came (RFC 1122 §4.2.3.2): its gap
-    // then belongs to a timer.
-    if let [first, .., before, last] = run.as_slice() {
-        let (ahead, gap) = (before.at.since(first.at), last.at.since(before.at));
-        let bytes = u128::from(first.acked.abs_diff(before.acked)).max(1);
-        let own = u128::from(before.acked.abs_diff(last.acked));
-        if gap.as_nanos() * bytes > ahead.as_nanos() * own * 3 {
-            run.pop();
-        }
-    }
-    if let [first, .., last] = run.as_slice() {
+    for train in without_waits(run) {
+        let [first, .., last] = train else { continue };
         let payload = Bytes::new(first.acked.abs_diff(last.acked));
         let packets = payload.get() / u64::from(segment.payload.max(1));
         *longest = packets.max(*longest);
         let ip_bytes = segment.ip_bytes(payload);
         let enough =
-            packets >= MIN_PACKETS && u64::try_from(run.len()).is_ok_and(|acks| acks > MIN_ACKS);
-        if enough && let Some(rate) = ip_bytes.checked_per(last.at.since(first.at)) {
+            packets >= MIN_PACKETS && u64::try_from(train.len()).is_ok_and(|acks| acks > MIN_ACKS);
+        let rate = ip_bytes.checked_per(last.passed_at.since(first.passed_at));
+        if enough && let Some(rate) = rate {
             trains.push(Train {
-                from: first.at,
-                to: last.at,
+                from: first.passed_at,
+                to: last.passed_at,
                 ip_bytes,
                 packets,
                 rate,
@@ -176,4 +181,33 @@ fn finish(
         }
     }
     run.clear();
+}
+
+/// The parts of a run between ACKs which waited for a second segment (RFC 1122 §4.2.3.2): the gap ahead of
+/// them belongs to a timer of the receiver, or to the sender's next flight, and not to the path. ACKs that
+/// come in lumps are late in proportion to what they acknowledge.
+fn without_waits<'a, 'b>(run: &'b [&'a Ack]) -> Vec<&'b [&'a Ack]> {
+    const FACTOR: u128 = 4;
+    let [first, .., last] = run else {
+        return Vec::new();
+    };
+    let took = last.passed_at.since(first.passed_at).as_nanos();
+    let bytes = u128::from(first.acked.abs_diff(last.acked)).max(1);
+    let mut parts = Vec::new();
+    let mut from = 0;
+    for (index, pair) in run.windows(2).enumerate() {
+        let [before, after] = pair else { continue };
+        let gap = after.passed_at.since(before.passed_at).as_nanos();
+        let own = u128::from(before.acked.abs_diff(after.acked));
+        if gap * bytes > own * took * FACTOR || own == 0 {
+            parts.extend(run.get(from..=index));
+            from = index + 1;
+        }
+    }
+    if from == 0 {
+        return vec![run];
+    }
+    parts.extend(run.get(from..));
+    // What is left may have a pace of its own.
+    parts.into_iter().flat_map(without_waits).collect()
 }

@@ -32,6 +32,8 @@ pub(crate) struct Ack {
     pub(crate) flight_before: i64,
     pub(crate) bare: bool,
     pub(crate) holds_more: bool,
+    /// When the tap saw it.
+    pub(crate) passed_at: Time,
     /// From the sending of its last byte, by Karn's rule.
     pub(crate) rtt: Option<Duration>,
 }
@@ -110,14 +112,21 @@ impl Replay {
                     window,
                     bare,
                     holds_more,
+                    passed_at,
                 } => {
                     let ack =
                         state.on_ack(event.at, to, window, (bare, holds_more), &mut outstanding);
-                    replay.acks.push(ack);
+                    replay.acks.push(Ack { passed_at, ..ack });
                 }
             }
         }
         replay
+    }
+
+    /// When a byte beyond `position` was sent first: about when that one was, where the capture lacks it.
+    pub(crate) fn passed_at(&self, position: i64) -> Option<Time> {
+        let index = self.sends.partition_point(|send| send.to <= position);
+        self.sends.get(index).map(|send| send.at)
     }
 
     /// Everything sent at `at`.
@@ -217,6 +226,7 @@ impl State {
             flight_before: sent_to - before,
             bare,
             holds_more,
+            passed_at: at,
             rtt: rtt.filter(|_| acked > before),
         }
     }

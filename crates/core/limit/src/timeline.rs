@@ -19,8 +19,9 @@ pub struct Timeline {
     pub ending_at: Option<Time>,
     /// Round-trip time of the path without queues.
     pub base_rtt: Option<Duration>,
-    /// From the tap to the sender and back. ACK events are already late by it: that is when data which
-    /// they release can pass the tap. Zero in a capture made at the sender.
+    /// From the tap to the sender and back without queues. ACK events are already late by it, and by what
+    /// queued, where echoed timestamps tell that: that is when data which they release can pass the tap.
+    /// Zero in a capture made at the sender.
     pub feedback_delay: Duration,
     /// Payload and headers of a full segment.
     pub segment: PacketOverhead,
@@ -74,6 +75,8 @@ pub enum EventKind {
         bare: bool,
         /// SACK blocks show that later bytes have arrived.
         holds_more: bool,
+        /// When the tap saw it; away from the sender that is before it took effect.
+        passed_at: Time,
     },
 }
 

@@ -181,11 +181,17 @@ impl<'a> Judge<'a> {
         let Some(next) = self.replay.sends.get(index + 1) else {
             return Verdict::Nothing;
         };
+        if self.timer_ran_out(index, send, next) {
+            return Verdict::Held(LimitName::LossRecovery, Some(Detail::Timeout));
+        }
         if let Some(ack) = self.made_room(index, send, next)
             && let Some(held) = self.window_had_no_room(ack, next, send)
         {
             self.note_peak(ack);
             return held;
+        }
+        if self.filled_the_rest(index, next) {
+            return Verdict::Held(LimitName::ReceiveWindow, Some(Detail::ZeroWindow));
         }
         let Some(ack) = self.released(index) else {
             let gap = next.at.since(send.at);
@@ -200,6 +206,14 @@ impl<'a> Judge<'a> {
         if let Some(held) = self.window_had_no_room(ack, next, send) {
             self.note_peak(ack);
             return held;
+        }
+        if self.refills_the_buffer(ack, index) {
+            self.note_peak(ack);
+            return if self.path_is_full(ack) {
+                Verdict::Held(LimitName::Bottleneck, None)
+            } else {
+                Verdict::Held(LimitName::SendBuffer, None)
+            };
         }
         if ack.flight_before < self.mss {
             return self.small_flight(ack, send, next);
@@ -245,6 +259,11 @@ impl<'a> Judge<'a> {
     /// trip in slow start. A steady rate says nothing of whose timer it is.
     fn paced(&self, send: &Send, ends: &[Time]) -> Verdict {
         match self.growth_after(send.at, send.at, ends) {
+            _ if self.delivers_all(send.at) => Verdict::Held(LimitName::Bottleneck, None),
+            // A pacer spreads over the round trip what the window allows.
+            Growth::Slow | Growth::Unseen if self.pressed_the_window(send.at) => {
+                Verdict::Held(LimitName::ReceiveWindow, Some(Detail::Static))
+            }
             Growth::Exponential => Verdict::OwnWindow(Growth::Exponential),
             Growth::Slow | Growth::Unseen => Verdict::Nothing,
         }
@@ -259,7 +278,101 @@ impl<'a> Judge<'a> {
         let full = (send.to - send.from) % self.mss == 0;
         let cut_by_writes =
             ack.flight_before >= recent.max(4 * self.mss) && next.to - next.from >= self.mss;
-        (full || cut_by_writes) && ack.flight_before * 2 >= recent
+        (full || cut_by_writes) && (ack.flight_before * 2 >= recent || self.repaired_lately(ack.at))
+    }
+
+    /// A repair was under way within the last round trip: what SACK had reported still counted as flying,
+    /// so that peaks of the flight say nothing.
+    fn repaired_lately(&self, at: Time) -> bool {
+        let since = at.saturating_sub(self.rtt);
+        self.repairs
+            .iter()
+            .rev()
+            .find(|span| span.from <= at)
+            .is_some_and(|span| span.to >= since)
+    }
+
+    /// After a long silence one full segment comes alone, and the next ones as soon as it is acknowledged:
+    /// a retransmission timer ran out, although the capture shows no repetition. What was lost never came
+    /// to the tap. Or what comes jumps over bytes which are repeated later. A program that pauses leaves its sender a restart window of more than one segment.
+    fn timer_ran_out(&self, index: usize, send: &Send, next: &Send) -> bool {
+        //= https://www.rfc-editor.org/rfc/rfc5681#section-3.1
+        //# Furthermore, upon a timeout (as specified in [RFC2988]) cwnd MUST be
+        //# set to no more than the loss window, LW, which equals 1 full-sized
+        //# segment (regardless of the value of IW).
+        /// Linux never waits less (`TCP_RTO_MIN`).
+        const LEAST: Duration = Duration::from_millis(200);
+        let Some(after) = self.replay.sends.get(index + 2) else {
+            return false;
+        };
+        let silent = next.at.since(send.at) >= LEAST.max(self.rtt + self.rtt / 4);
+        let full = next.to - next.from == self.mss;
+        let alone = after.at.since(next.at) * 4 >= self.rtt * 3;
+        let jumped = || {
+            let hole = send.to..next.from;
+            let repeats = &self.replay.repeats;
+            repeats.iter().any(|repeat| hole.contains(&repeat.from))
+        };
+        if silent && jumped() {
+            return true;
+        }
+        silent
+            && full
+            && alone
+            && self.released(index + 1).is_some()
+            && self
+                .peaks
+                .last()
+                .is_some_and(|(_, flight)| *flight >= 4 * self.mss)
+    }
+
+    /// A short segment that ends exactly at the window's edge, long after the ACK that put it there: the
+    /// sender waited for room for a full one, until its patience was over.
+    fn filled_the_rest(&self, index: usize, next: &Send) -> bool {
+        //= https://www.rfc-editor.org/rfc/rfc9293#section-3.8.6.2.1
+        //# (3) or if at least a fraction Fs of the maximum window can be sent,
+        let before = self.replay.acks_after(index).last();
+        let Some(ack) = before.filter(|ack| next.at.since(ack.at) > self.reaction) else {
+            return false;
+        };
+        let edge = ack
+            .window
+            .map(|window| ack.acked.saturating_add_unsigned(window));
+        next.to - next.from < self.mss && edge == Some(next.to)
+    }
+
+    /// The flight fell to two thirds of what it was while ACKs let nothing go, and then rises to the same
+    /// height at one stroke: a full socket buffer wakes its program when a third of it is free (Linux
+    /// `sk_stream_is_writeable`).
+    fn refills_the_buffer(&self, ack: &Ack, index: usize) -> bool {
+        let since = ack.at.saturating_sub(self.rtt + self.rtt / 8);
+        let first = self.replay.acks.partition_point(|other| other.at < since);
+        let before = self.replay.acks.iter().skip(first);
+        let recent = before
+            .take_while(|other| other.at <= ack.at)
+            .map(|other| other.flight_before)
+            .max()
+            .unwrap_or(0);
+        if recent < 8 * self.mss || ack.flight_before * 5 > recent * 4 {
+            return false;
+        }
+        // What this ACK let go, up to the next one.
+        let counts = &self.replay.acks_before_send;
+        let Some(count) = counts.get(index + 1) else {
+            return false;
+        };
+        let released = counts
+            .iter()
+            .skip(index + 1)
+            .take_while(|other| *other == count)
+            .count();
+        let sent_to = self
+            .replay
+            .sends
+            .get(index + released)
+            .map_or(0, |send| send.to);
+        let flight = sent_to - ack.acked;
+        (flight - recent).abs() * 10 <= recent
     }
 
     /// The ACK that made room for `next`, if there was none behind `send`, and `next` followed soon
@@ -362,20 +475,55 @@ impl<'a> Judge<'a> {
         self.peaks.push((ack.at, ack.flight_before));
     }
 
-    /// As much flies as the path carries, and round trips are longer for it.
+    /// As much flies as the path carries, and round trips are longer for it; or as much arrives per round
+    /// trip as the path carries.
     fn path_is_full(&self, ack: &Ack) -> bool {
-        let Some(rtt) = ack.rtt.or_else(|| self.replay.rtt_before(ack.at)) else {
-            return false;
-        };
-        let queue = rtt.saturating_sub(self.rtt);
+        if self.delivers_all(ack.at) {
+            return true;
+        }
         match self.path_room {
             Some(room) => {
+                let Some(rtt) = ack.rtt.or_else(|| self.replay.rtt_before(ack.at)) else {
+                    return false;
+                };
+                let queue = rtt.saturating_sub(self.rtt);
                 let queued = queue > self.rtt / 50 && queue > Duration::from_micros(500);
                 queued && ack.flight_before >= room
             }
             // Without a rate, only a queue as long as half the path says so by itself.
-            None => queue > self.rtt / 2 && queue > Duration::from_millis(5),
+            None => self
+                .standing_queue(ack)
+                .is_some_and(|queue| queue > self.rtt / 2 && queue > Duration::from_millis(5)),
         }
+    }
+
+    /// What every round trip of the last one took beyond the path's own; one alone may be a delayed ACK.
+    fn standing_queue(&self, ack: &Ack) -> Option<Duration> {
+        const SAMPLES: usize = 3;
+        let since = ack.at.saturating_sub(self.rtt);
+        let first = self.replay.acks.partition_point(|other| other.at < since);
+        let recent = self.replay.acks.iter().skip(first);
+        let samples: Vec<Duration> = recent
+            .take_while(|other| other.at <= ack.at)
+            .filter_map(|other| other.rtt)
+            .collect();
+        let least = samples.iter().min().filter(|_| samples.len() >= SAMPLES)?;
+        Some(least.saturating_sub(self.rtt))
+    }
+
+    /// At some moment of the last round trip the receiver's window had no room for two more segments.
+    fn pressed_the_window(&self, at: Time) -> bool {
+        let from = at.saturating_sub(self.rtt);
+        growth::meets_the_edge(self.replay, from, at, self.mss * 2)
+    }
+
+    /// As much arrived over the last round trip as the path carries.
+    fn delivers_all(&self, at: Time) -> bool {
+        let acked = |at| self.replay.acked_to(at).unwrap_or(0);
+        let arrived = acked(at) - acked(at.saturating_sub(self.rtt));
+        // Delayed ACKs leave a segment or two to the next round trip.
+        self.path_room
+            .is_some_and(|room| room >= 8 * self.mss && (arrived + self.mss) * 20 >= room * 19)
     }
 
     fn paint(&self, verdicts: &[Verdict]) -> Vec<Span> {
@@ -407,6 +555,14 @@ impl<'a> Judge<'a> {
                     around = None;
                     burst_from = None;
                     regime.on_pause(end.since(send.at), self.rtt);
+                    continue;
+                }
+                Verdict::Held(LimitName::LossRecovery, detail) => {
+                    let until = next.map_or(end, |next| next.at + self.rtt);
+                    let due = (send.at + self.rtt).min(end);
+                    spans.push(span(due, until, (LimitName::LossRecovery, detail)));
+                    around = None;
+                    burst_from = None;
                     continue;
                 }
                 Verdict::Held(limit, detail) => (limit, detail),

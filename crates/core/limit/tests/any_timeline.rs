@@ -23,12 +23,14 @@ fn kind() -> impl Strategy<Value = EventKind> {
             repair,
         });
     let window = proptest::option::of(prop_oneof![Just(0_u64), 1_u64..1_000_000, Just(u64::MAX)]);
-    let ack = (position, window, any::<bool>(), any::<bool>()).prop_map(
-        |(to, window, bare, holds_more)| EventKind::Ack {
+    let passed_at = (0_u64..5_000_000).prop_map(Time::from_micros);
+    let ack = (position, window, any::<bool>(), any::<bool>(), passed_at).prop_map(
+        |(to, window, bare, holds_more, passed_at)| EventKind::Ack {
             to,
             window,
             bare,
             holds_more,
+            passed_at,
         },
     );
     prop_oneof![sent, ack]

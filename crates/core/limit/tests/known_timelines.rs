@@ -24,6 +24,7 @@ fn ack(at_us: u64, to: i64, window: u64) -> Event {
             window: Some(window),
             bare: true,
             holds_more: false,
+            passed_at: Time::from_micros(at_us),
         },
     }
 }

@@ -19,13 +19,14 @@ pub enum LimitName {
     Closing,
     /// TLS set-up is under way.
     TlsHandshake,
+    /// Tokens of a policer are used up: losses at a sharp rate without queueing delay. What it dropped and
+    /// must be repaired counts here.
+    Policer,
     /// Lost segments are being repaired.
     LossRecovery,
     /// The advertised window has no room for the next segment while the path's base RTT would carry
     /// more.
     ReceiveWindow,
-    /// Tokens of a policer are used up: losses at a sharp rate without queueing delay.
-    Policer,
     /// The path's capacity is reached: the delivery rate is flat, extra flight only adds queueing delay.
     Bottleneck,
     /// cwnd still grows exponentially from its initial or restart value.
@@ -53,9 +54,9 @@ impl LimitName {
         Self::Handshake,
         Self::Closing,
         Self::TlsHandshake,
+        Self::Policer,
         Self::LossRecovery,
         Self::ReceiveWindow,
-        Self::Policer,
         Self::Bottleneck,
         Self::SlowStart,
         Self::LossLimited,
