@@ -7,6 +7,7 @@
 //! | `cargo xtask doc` | documentation builds without a warning |
 //! | `cargo xtask deps` | imports go down only, and the core stays free of I/O |
 //! | `cargo xtask docs` | writes the generated pages; `lint` only checks them |
+//! | `cargo xtask accuracy` | writes `docs/accuracy.md`: how often `explain` is right on captures whose truth is known |
 //! | `cargo xtask field DIR` | writes `docs/field-results.md` from results in DIR (`make field`) |
 //! | `cargo xtask fuzz NAME` | feeds a fuzz body with fresh inputs for some minutes (`make soak`) |
 //! | `cargo xtask lint` | fmt to docs |
@@ -19,6 +20,7 @@
     reason = "a developer's tool talks on its terminal"
 )]
 
+mod accuracy;
 mod deps;
 mod docs;
 mod field;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Some("clippy") => clippy(),
         Some("doc") => doc(),
         Some("deps") => deps::check(),
+        Some("accuracy") => accuracy::write(),
         Some("docs") => docs::write(),
         Some("field") => match std::env::args_os().nth(2) {
             Some(folder) => field::write(folder.as_ref()),
@@ -47,7 +50,7 @@ fn main() -> ExitCode {
         Some("test") => test(),
         Some("ci") => lint().and_then(|()| test()),
         _ => {
-            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|docs|field|fuzz|lint|test|ci");
+            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|docs|accuracy|field|fuzz|lint|test|ci");
             return ExitCode::from(2);
         }
     };

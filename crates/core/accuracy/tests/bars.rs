@@ -1,0 +1,43 @@
+//! A draw of every form from the half that no rule was tuned on, held to the bars that a small set can bear;
+//! `cargo xtask accuracy` judges the whole corpus and writes docs/accuracy.md.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+use longhaul_accuracy::{Bars, Half, Report, Tap, Trial, cases, judge};
+
+fn judged(half: Half, draws: u64) -> Report {
+    let mut report = Report::default();
+    for case in cases(half, draws) {
+        let trial = Trial::play(case).unwrap();
+        for tap in Tap::ALL {
+            report.judged.push(judge(&trial, tap, false).unwrap());
+        }
+        report
+            .judged
+            .push(judge(&trial, Tap::Sender, true).unwrap());
+    }
+    report
+}
+
+#[test]
+fn what_explain_says_holds_to_the_bars_on_captures_that_no_rule_was_tuned_on() {
+    let report = judged(Half::HeldOut, 2);
+    let missed = report.missed(&Bars::PROJECT);
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn labels_leave_no_gap_and_the_same_seed_gives_the_same_capture() {
+    for case in cases(Half::Tuned, 1) {
+        let (one, other) = (
+            Trial::play(case.clone()).unwrap(),
+            Trial::play(case).unwrap(),
+        );
+        for tap in Tap::ALL {
+            assert_eq!(one.capture(tap, true), other.capture(tap, true));
+            for pair in one.labels(tap).windows(2) {
+                assert!((pair[0].1 - pair[1].0).abs() < 1e-9, "{pair:?}");
+            }
+        }
+    }
+}
