@@ -1,76 +1,176 @@
-//! One flow on a dumbbell, for measuring the simulator's speed from outside:
+//! Flows over one bottleneck, for measuring the simulator's speed from outside:
 //!
 //! ```text
-//! time cargo run --release -p longhaul-sim --example dumbbell -- 10000 1 cubic 10 0
+//! time cargo run --release -p longhaul-sim --example dumbbell -- rate=10000 rtt=1 algorithm=cubic seconds=10
 //! ```
 //!
-//! Arguments: Mbit/s, RTT in ms, congestion control, seconds to simulate, losses per 10^9, and as a last
-//! one, if wanted, the initial slow-start threshold in bytes (field case E: 65535).
+//! Settings, all but the first four with a default: `rate` in Mbit/s, `rtt` in ms, `algorithm`, `seconds`
+//! to simulate, `flows` (1), `loss` in packets per 10^9 (0), `ssthresh` in bytes (infinite), `queue` in
+//! bytes (the product of rate and RTT), `bytes` per flow (no end), `trace` in ms (none). Prints one JSON
+//! object; `bench/simulator.py` reads it.
 
 #![expect(clippy::print_stdout, reason = "a program to be run by hand")]
 
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::str::FromStr;
 use std::time::Duration;
 
 use link::{LossSpec, PathSpec};
-use longhaul_sim::{Side, World};
-use tcp::{Config, ReceiveBuffer};
+use longhaul_sim::{ConnectionId, Side, World};
+use tcp::{Config, Event, ReceiveBuffer};
 use units::{Bytes, LossRate, Rate, Time};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [rate, rtt, algorithm, seconds, loss, ssthresh @ ..] = arguments.as_slice() else {
-        return Err(
-            "usage: dumbbell MBIT/S RTT_MS ALGORITHM SECONDS LOSSES_PER_10^9 [SSTHRESH]".into(),
-        );
-    };
-    let rate = Rate::mbit_per_s(rate.parse()?);
-    let rtt = Duration::from_secs_f64(rtt.parse::<f64>()? / 1e3);
-    let product = rate.checked_mul(rtt).ok_or("too large")?;
-    let loss = LossRate::per_billion(loss.parse()?).ok_or("more than everything")?;
-    let mut path = PathSpec::symmetric(
-        rtt,
-        Some(rate),
-        product.max(Bytes::new(150_000)),
-        LossSpec::None,
-        1,
-    );
-    if loss != LossRate::ZERO {
-        path.forward.loss = LossSpec::Bernoulli(loss);
-    }
-    let near = Config {
-        algorithm: algorithm.parse()?,
-        send_buffer: Bytes::mib(512),
-        initial_ssthresh: ssthresh
-            .first()
-            .map(|bytes| bytes.parse())
-            .transpose()?
-            .map(Bytes::new),
-        ..Config::linux()
-    };
-    let far = Config {
-        receive_buffer: ReceiveBuffer::Autotuned {
-            initial: Bytes::kib(64),
-            max: Bytes::mib(512),
-        },
-        ..Config::linux()
-    };
-    let mut world = World::new();
-    let road = world.add_path(&path)?;
-    let flow = world.connect(road, &near, &far);
-    let until = Time::from_millis(seconds.parse::<u64>()?.saturating_mul(1_000));
-    let mut received = 0;
-    loop {
-        world.write(flow, Side::Near, u64::MAX);
-        received += world.read(flow, Side::Far, u64::MAX);
-        if world.next(until).is_none() {
-            break;
-        }
-    }
-    let sender = world.end(flow, Side::Near).ok_or("no flow")?.sender();
-    println!(
-        "{received} bytes received, {} packets delivered",
-        world.packets()
-    );
-    println!("{sender:?}");
+fn main() -> Result<(), Box<dyn Error>> {
+    let settings = Settings::read()?;
+    let dumbbell = Dumbbell::of(&settings)?;
+    println!("{}", dumbbell.run()?);
     Ok(())
+}
+
+/// What stands on the command line.
+struct Settings(BTreeMap<String, String>);
+
+struct Dumbbell {
+    world: World,
+    flows: Vec<ConnectionId>,
+    until: Time,
+    /// Bytes that each flow has yet to write, and has received.
+    left: Vec<u64>,
+    received: Vec<u64>,
+    finished: Vec<Option<Time>>,
+    wanted: u64,
+    trace: Option<Duration>,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    fn read() -> Result<Self, Box<dyn Error>> {
+        let mut settings = BTreeMap::new();
+        for argument in std::env::args().skip(1) {
+            let (name, value) = argument
+                .split_once('=')
+                .ok_or_else(|| format!("`{argument}` is not NAME=VALUE"))?;
+            settings.insert(name.to_owned(), value.to_owned());
+        }
+        Ok(Self(settings))
+    }
+
+    fn optional<T: FromStr>(&self, name: &str) -> Result<Option<T>, Box<dyn Error>> {
+        let Some(value) = self.0.get(name) else {
+            return Ok(None);
+        };
+        let parsed = value.parse();
+        Ok(Some(
+            parsed.map_err(|_| format!("`{name}={value}` can't be read"))?,
+        ))
+    }
+
+    fn wanted<T: FromStr>(&self, name: &str) -> Result<T, Box<dyn Error>> {
+        Ok(self
+            .optional(name)?
+            .ok_or_else(|| format!("`{name}=...` is missing"))?)
+    }
+}
+
+// === impl Dumbbell ===
+
+impl Dumbbell {
+    fn of(settings: &Settings) -> Result<Self, Box<dyn Error>> {
+        let rate = Rate::mbit_per_s(settings.wanted("rate")?);
+        let rtt = Duration::from_secs_f64(settings.wanted::<f64>("rtt")? / 1e3);
+        let product = rate.checked_mul(rtt).ok_or("too large a product")?;
+        let queue = settings.optional("queue")?.map(Bytes::new);
+        let loss = LossRate::per_billion(settings.optional("loss")?.unwrap_or(0));
+        let mut path = PathSpec::symmetric(
+            rtt,
+            Some(rate),
+            queue.unwrap_or_else(|| product.max(Bytes::new(150_000))),
+            LossSpec::None,
+            1,
+        );
+        if let Some(loss) = loss.filter(|loss| *loss != LossRate::ZERO) {
+            path.forward.loss = LossSpec::Bernoulli(loss);
+        }
+        let near = Config {
+            algorithm: settings.wanted::<String>("algorithm")?.parse()?,
+            send_buffer: Bytes::mib(512),
+            initial_ssthresh: settings.optional("ssthresh")?.map(Bytes::new),
+            ..Config::linux()
+        };
+        let far = Config {
+            receive_buffer: ReceiveBuffer::Autotuned {
+                initial: Bytes::kib(64),
+                max: Bytes::mib(512),
+            },
+            ..Config::linux()
+        };
+        let mut world = World::new();
+        let road = world.add_path(&path)?;
+        let count = settings.optional("flows")?.unwrap_or(1);
+        let wanted = settings.optional("bytes")?.unwrap_or(u64::MAX);
+        Ok(Self {
+            flows: (0..count)
+                .map(|_| world.connect(road, &near, &far))
+                .collect(),
+            world,
+            until: Time::ZERO + Duration::from_secs_f64(settings.wanted("seconds")?),
+            left: vec![wanted; count],
+            received: vec![0; count],
+            finished: vec![None; count],
+            wanted,
+            trace: settings.optional("trace")?.map(Duration::from_millis),
+        })
+    }
+
+    /// Runs it; the result as JSON.
+    fn run(mut self) -> Result<String, Box<dyn Error>> {
+        if let Some(interval) = self.trace {
+            let watched = self.flows.first().copied().ok_or("no flow")?;
+            self.world.watch(&[(watched, Side::Near)], interval);
+        }
+        while let Some(notice) = self.world.next(self.until) {
+            let number = notice.connection.number();
+            let flow = self.flows[number];
+            match (notice.side, notice.event) {
+                (Side::Near, Event::Established | Event::Writable) => {
+                    let taken = self.world.write(flow, Side::Near, self.left[number]);
+                    self.left[number] -= taken;
+                }
+                (Side::Far, Event::Readable) => {
+                    self.received[number] += self.world.read(flow, Side::Far, u64::MAX);
+                    if self.received[number] >= self.wanted {
+                        self.finished[number].get_or_insert_with(|| self.world.now());
+                    }
+                }
+                (Side::Near | Side::Far, _) => {}
+            }
+        }
+        let series = self.trace.and_then(|_| self.world.watched());
+        let trace: Vec<String> = series
+            .iter()
+            .flat_map(|series| &series.points)
+            .map(|point| format!("[{}, {}]", point.at_s, point.cwnd.unwrap_or(0)))
+            .collect();
+        let senders = || {
+            let ends = self.flows.iter();
+            ends.filter_map(|flow| Some(self.world.end(*flow, Side::Near)?.sender()))
+        };
+        let finished = self.finished.iter().map(|at| match at {
+            Some(at) => at.since(Time::ZERO).as_secs_f64().to_string(),
+            None => "null".to_owned(),
+        });
+        Ok(format!(
+            "{{\"received\": {}, \"segments\": {}, \"retransmissions\": {}, \"timeouts\": {}, \
+             \"packets\": {}, \"finished_s\": [{}], \"cwnd\": [{}]}}",
+            self.received.iter().sum::<u64>(),
+            senders().map(|sender| sender.segments).sum::<u64>(),
+            senders().map(|sender| sender.retransmissions).sum::<u64>(),
+            senders().map(|sender| sender.timeouts).sum::<u64>(),
+            self.world.packets(),
+            finished.collect::<Vec<String>>().join(", "),
+            trace.join(", ")
+        ))
+    }
 }

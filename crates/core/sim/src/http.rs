@@ -194,24 +194,33 @@ impl Programs {
         self.begin(connection, &turn);
     }
 
-    /// Ends what [`flood`](Self::flood) began, and waits until nothing of it is on the way any more.
-    pub(crate) fn stop(&mut self, connection: ConnectionId) {
+    /// Ends what [`flood`](Self::flood) began on all of `connections`, and waits until nothing of it is on
+    /// the way any more.
+    pub(crate) fn stop(&mut self, connections: &[ConnectionId]) {
         const QUIET: Duration = Duration::from_secs(5);
-        let mut next = Some(connection);
-        while let Some(line) = next.and_then(|connection| self.lines.get_mut(&connection)) {
-            line.requests.clear();
-            line.answers = 0;
-            next = match line.far {
-                Far::Relay { upstream } => upstream,
-                Far::Origin { .. } => None,
-            };
+        // All before any is waited for, or the others would go on at full rate meanwhile.
+        for connection in connections {
+            let mut next = Some(*connection);
+            while let Some(line) = next.and_then(|connection| self.lines.get_mut(&connection)) {
+                line.requests.clear();
+                line.answers = 0;
+                next = match line.far {
+                    Far::Relay { upstream } => upstream,
+                    Far::Origin { .. } => None,
+                };
+            }
+            self.close(*connection);
         }
-        self.close(connection);
+        let arrived = |programs: &Self| -> Vec<(u64, u64)> {
+            let each = connections.iter();
+            each.map(|connection| programs.arrived(*connection))
+                .collect()
+        };
         // Ends by itself: what senders' buffers hold is finite.
         loop {
-            let before = self.arrived(connection);
+            let before = arrived(self);
             self.pass(self.world.now() + QUIET);
-            if self.arrived(connection) == before {
+            if arrived(self) == before {
                 return;
             }
         }

@@ -4,7 +4,7 @@
 //! order in which they were made. The same calls give the same events, packet by packet.
 //!
 //! [`run`] does a whole scenario, the same file that the lab runs on real kernels, and answers in the
-//! lab's shape, so that the two can be laid side by side. [`what_if`] plays one arm of it as it is and
+//! lab's shape, so that the two can be laid side by side. [`what_if()`] plays one arm of it as it is and
 //! with every remedy alone.
 
 mod account;

@@ -1,6 +1,6 @@
 //! What each remedy alone would bring to an arm of a scenario.
 //!
-//! [`what_if`] answers at once. [`Trials`] does the same in pieces, for callers that have several cores or
+//! [`what_if()`] answers at once. [`Trials`] does the same in pieces, for callers that have several cores or
 //! want to show how far it is: every [`Trial`] is a simulation of its own and shares nothing with another.
 
 mod remedies;

@@ -170,8 +170,8 @@ fn timed(arm: &Arm, workload: &Workload, block: &mut Block) -> Result<Done, Stri
     let series = block.programs.world.watched();
     for connection in &connections {
         block.programs.still_open(*connection)?;
-        block.programs.stop(*connection);
     }
+    block.programs.stop(&connections);
     let seconds = duration.as_secs_f64();
     Ok(Done {
         seconds,

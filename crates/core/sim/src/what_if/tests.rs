@@ -53,7 +53,10 @@ fn a_short_upload_gains_most_from_connections_that_have_grown() {
         assert!(remedy.outcome.share_of_floor.unwrap() > 0.99, "{remedy:?}");
         // Handshake and three rounds of slow start, in which most of the payload's 17 ms at 50 Mbit/s
         // went by as well.
-        assert!((remedy.saved_s.unwrap() - 0.385).abs() < 0.005, "{remedy:?}");
+        assert!(
+            (remedy.saved_s.unwrap() - 0.385).abs() < 0.005,
+            "{remedy:?}"
+        );
     }
     assert_eq!(
         verdicts(&cell, RemedyName::SendBuffer),
