@@ -19,7 +19,7 @@
 //! stream and is compared at its end. The protocol is specified in `docs/trunk-protocol.md`.
 //!
 //! **What an acknowledgement means.** To the application, a TCP ACK from its relay means that the relay has
-//! its bytes, no more (RFC 3135, section 4.1, describes what is lost with end-to-end semantics). Between the
+//! its bytes, no more (RFC 3135, section 4.1.3, describes what that does to end-to-end reliability). Between the
 //! relays, an ACK frame means that the other relay has them in memory. Only a receipt means that they were
 //! handed to the socket of the application at the other end.
 //!
