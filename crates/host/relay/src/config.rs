@@ -1,5 +1,6 @@
 //! What to listen on and how, from TOML or from a command line, through one validation.
 
+mod admin;
 mod balance;
 mod front;
 mod options;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate};
 
 use crate::{Admission, Cidr};
+pub use admin::{Admin, AdminOptions};
 pub use balance::{Balance, BalanceOptions, Balancing, Check};
 pub use options::{HttpOptions, LimitOptions, PoolOptions, PrimeOptions};
 pub use tcp::{TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay};
@@ -36,6 +38,8 @@ pub struct Config {
     pub tcp: Vec<TcpRelay>,
     /// The relays that end TLS or begin it.
     pub tls: Vec<TlsRelay>,
+    /// Where an administrator can ask.
+    pub admin: Option<Admin>,
 }
 
 /// What every relay has, whatever it speaks: a listener, and a target behind it.
@@ -159,6 +163,9 @@ struct Document {
     /// TCP profiles beside the built-in ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     profiles: BTreeMap<String, RawTcpProfile>,
+    /// Where an administrator can ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    admin: Option<AdminOptions>,
     /// HTTP relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     http: Vec<HttpOptions>,
@@ -226,8 +233,15 @@ impl Config {
         let tls = resolve_all(document.tls, "tls", &mut problems, |options| {
             options.resolve(&profiles)
         });
+        let admin = document.admin;
+        let admin = admin.and_then(|options| options.resolve(&profiles, &mut problems));
         if problems.is_empty() {
-            Ok(Self { http, tcp, tls })
+            Ok(Self {
+                http,
+                tcp,
+                tls,
+                admin,
+            })
         } else {
             Err(ConfigError::Invalid(problems))
         }

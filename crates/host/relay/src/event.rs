@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use profile::Side;
+use record::{LimitName, LimitSeconds};
 use serde::Serialize;
 use sys::tcp_info::TcpInfo;
 use units::Rate;
@@ -172,6 +173,11 @@ pub enum Event {
         /// What it means and what to do.
         text: String,
     },
+    /// An administrator can ask.
+    Admin {
+        /// The address, with the port that was really taken.
+        address: SocketAddr,
+    },
     /// All listeners are open.
     Ready {
         /// How many.
@@ -269,7 +275,7 @@ pub struct TlsReport {
 }
 
 /// What the kernel knew of one side's connection at its end (`TCP_INFO`).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SideReport {
     /// Smoothed round-trip time.
     pub rtt_s: f64,
@@ -287,6 +293,9 @@ pub struct SideReport {
     pub rwnd_limited_s: Option<f64>,
     /// The part of it held back by our send buffer.
     pub sndbuf_limited_s: Option<f64>,
+    /// What held our sending back, in seconds: the whole time from opening to the end. `unknown` is what the
+    /// congestion window or the path held: one reading at the end does not tell these apart.
+    pub limits_s: LimitSeconds,
 }
 
 /// A socket option as asked for and as the kernel reports it.
@@ -323,7 +332,7 @@ pub enum Missing {
 }
 
 /// Who ended a request or a connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndedBy {
     /// It was served to its end.
@@ -341,7 +350,7 @@ pub enum EndedBy {
 }
 
 /// How far a request or a connection had come.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// Reading the request's head.
@@ -368,8 +377,11 @@ pub enum Phase {
     Closing,
 }
 
-impl From<&TcpInfo> for SideReport {
-    fn from(info: &TcpInfo) -> Self {
+// === impl SideReport ===
+
+impl SideReport {
+    /// What `info` tells of a connection that has been open for so long.
+    pub(crate) fn of(info: &TcpInfo, open_for: Duration) -> Self {
         let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
         Self {
             rtt_s: info.rtt.as_secs_f64(),
@@ -380,6 +392,69 @@ impl From<&TcpInfo> for SideReport {
             busy_s: seconds(info.busy),
             rwnd_limited_s: seconds(info.rwnd_limited),
             sndbuf_limited_s: seconds(info.sndbuf_limited),
+            limits_s: limits(info, open_for),
+        }
+    }
+}
+
+/// Divides a connection's time by the kernel's clocks (`tcp_chrono_start` in `net/ipv4/tcp_output.c`), which run
+/// one at a time. Their grain is a jiffy, so each is bounded by what is left.
+fn limits(info: &TcpInfo, open_for: Duration) -> LimitSeconds {
+    let (Some(busy), Some(rwnd), Some(sndbuf)) =
+        (info.busy, info.rwnd_limited, info.sndbuf_limited)
+    else {
+        return LimitSeconds::from([(LimitName::Unknown, open_for.as_secs_f64())]);
+    };
+    let busy = busy.min(open_for);
+    let rwnd = rwnd.min(busy);
+    let sndbuf = sndbuf.min(busy.saturating_sub(rwnd));
+    let shares = [
+        (LimitName::Application, open_for.saturating_sub(busy)),
+        (LimitName::ReceiveWindow, rwnd),
+        (LimitName::SendBuffer, sndbuf),
+        (LimitName::Unknown, busy.saturating_sub(rwnd + sndbuf)),
+    ];
+    let shares = shares.into_iter().filter(|(_, span)| !span.is_zero());
+    shares
+        .map(|(name, span)| (name, span.as_secs_f64()))
+        .collect()
+}
+
+// === impl EndedBy ===
+
+impl EndedBy {
+    /// As it stands in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Timeout => "timeout",
+            Self::Resource => "resource",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// As it stands in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RequestHead => "request-head",
+            Self::Connecting => "connecting",
+            Self::RequestBody => "request-body",
+            Self::ResponseHead => "response-head",
+            Self::ResponseBody => "response-body",
+            Self::Tunnel => "tunnel",
+            Self::ProxyHeader => "proxy-header",
+            Self::ClientHandshake => "client-handshake",
+            Self::ServerHandshake => "server-handshake",
+            Self::Data => "data",
+            Self::Closing => "closing",
         }
     }
 }

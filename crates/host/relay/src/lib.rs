@@ -28,6 +28,7 @@
 //! Every message whose end two implementations could see in different places: see `http::head` and
 //! `http::chunked`. The answer is 400 and the connection is closed.
 
+mod admin;
 mod buffer;
 mod check;
 mod cidr;
@@ -39,6 +40,7 @@ mod exchange;
 mod host;
 mod http;
 mod looks;
+mod meter;
 mod pool;
 mod proxy_protocol;
 mod server;
@@ -52,10 +54,11 @@ pub use check::{CheckError, RelayReport, Report, check};
 use cidr::Admission;
 pub use cidr::{Cidr, ParseCidrError};
 pub use config::{
-    Balance, BalanceOptions, Balancing, Check, Config, ConfigError, Front, HttpOptions, HttpRelay,
-    LimitOptions, Limits, PoolLimits, PoolOptions, PrimeOptions, Priming, Target, TcpLimitOptions,
-    TcpLimits, TcpOptions, TcpRelay, TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits,
-    TlsOptions, TlsRelay, TlsRoute, TlsRouteOptions, TlsServer, Upstream,
+    Admin, AdminOptions, Balance, BalanceOptions, Balancing, Check, Config, ConfigError, Front,
+    HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits, PoolOptions, PrimeOptions, Priming,
+    Target, TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay, TlsCertificate, TlsClients,
+    TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay, TlsRoute, TlsRouteOptions, TlsServer,
+    Upstream,
 };
 pub use event::{
     AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, TlsReport,

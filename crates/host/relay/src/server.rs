@@ -5,16 +5,18 @@ mod service;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use profile::Side;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
+use crate::admin::Board;
 use crate::event::{Event, Events};
+use crate::meter::Meter;
 use crate::tls::settings::TlsError;
-use crate::{Config, host};
+use crate::{Admin, Config, admin, door, host};
 use listener::Listener;
 use service::Prepared;
 pub(crate) use service::Service;
@@ -75,15 +77,26 @@ pub enum RunError {
 /// All listeners, and what their tasks are told.
 struct Fleet {
     events: Events,
+    board: Board,
+    admin: Option<Administration>,
     listeners: Vec<Handle>,
     draining: watch::Sender<bool>,
     servers: JoinSet<()>,
+}
+
+/// The task that answers an administrator, which ends with this.
+struct Administration {
+    admin: Admin,
+    task: AbortHandle,
 }
 
 /// A listener that serves, seen from outside its task.
 struct Handle {
     /// As configured: the port may be 0.
     address: SocketAddr,
+    meter: Arc<Meter>,
+    /// Counts what it passes on.
+    events: Events,
     socket: Arc<TcpListener>,
     service: watch::Sender<Arc<Service>>,
     retired: watch::Sender<bool>,
@@ -102,6 +115,8 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let mut fleet = Fleet {
         events: Arc::new(events),
+        board: Board::default(),
+        admin: None,
         listeners: Vec::new(),
         draining: watch::channel(false).0,
         servers: JoinSet::new(),
@@ -138,6 +153,7 @@ impl Fleet {
     ) -> Result<(), RunError> {
         while self.servers.try_join_next().is_some() {}
         let forgets_windows = host::forgets_windows();
+        let admin = config.admin.clone();
         let relays = service::prepare(config, forgets_windows)?;
         let mut sockets: Vec<Arc<TcpListener>> = Vec::new();
         for relay in &relays {
@@ -154,6 +170,17 @@ impl Fleet {
             };
             sockets.push(socket);
         }
+        let asks_already = |admin: &Admin| {
+            let open = self.admin.as_ref();
+            open.is_some_and(|open| open.admin == *admin)
+        };
+        let new_admin = match admin.as_ref().filter(|admin| !asks_already(admin)) {
+            Some(admin) => {
+                let (socket, _) = door::bind(admin.listen, &admin.profile)?;
+                Some((admin.clone(), socket))
+            }
+            None => None,
+        };
         for socket in handed {
             let address = socket.local_addr();
             let address = address.map_or_else(|_| "?".into(), |address| address.to_string());
@@ -167,7 +194,7 @@ impl Fleet {
             let same = |open: &Handle| Arc::ptr_eq(&open.socket, &socket);
             let handle = if let Some(index) = before.iter().position(same) {
                 let handle = before.swap_remove(index);
-                handle.renew(relay, &self.events, forgets_windows);
+                handle.renew(relay, forgets_windows);
                 handle
             } else {
                 self.start(relay, socket, forgets_windows)
@@ -178,7 +205,34 @@ impl Fleet {
             handle.retired.send_replace(true);
             handle.service.borrow().retire();
         }
+        let meters = self
+            .listeners
+            .iter()
+            .map(|handle| Arc::clone(&handle.meter));
+        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = meters.collect();
+        if let Some((admin, socket)) = new_admin {
+            self.admin = Some(self.administrate(admin, socket));
+        } else if admin.is_none() {
+            self.admin = None;
+        }
         Ok(())
+    }
+
+    fn administrate(&self, admin: Admin, socket: TcpListener) -> Administration {
+        if let Ok(address) = socket.local_addr() {
+            (self.events)(Event::Admin { address });
+        }
+        let answering = admin::serve(
+            socket,
+            admin.clone(),
+            Arc::clone(&self.board),
+            self.draining.subscribe(),
+            Arc::clone(&self.events),
+        );
+        Administration {
+            admin,
+            task: tokio::spawn(answering).abort_handle(),
+        }
     }
 
     fn start(
@@ -188,13 +242,20 @@ impl Fleet {
         forgets_windows: bool,
     ) -> Handle {
         let address = relay.front().listen;
-        let service = Arc::new(relay.begin(&self.events, forgets_windows));
+        let meter = Arc::new(Meter::new(socket.local_addr().unwrap_or(address)));
+        let (counted, told) = (Arc::clone(&meter), Arc::clone(&self.events));
+        let events: Events = Arc::new(move |event| {
+            counted.count(&event);
+            told(event);
+        });
+        let service = Arc::new(relay.begin(&events, forgets_windows));
         let service = watch::Sender::new(service);
         let retired = watch::Sender::new(false);
         let listener = Listener {
             socket: Arc::clone(&socket),
             service: service.subscribe(),
-            events: Arc::clone(&self.events),
+            meter: Arc::clone(&meter),
+            events: Arc::clone(&events),
             draining: self.draining.subscribe(),
             retired: retired.subscribe(),
             accepted: 0,
@@ -203,10 +264,20 @@ impl Fleet {
         self.servers.spawn(listener.serve());
         Handle {
             address,
+            meter,
+            events,
             socket,
             service,
             retired,
         }
+    }
+}
+
+// === impl Administration ===
+
+impl Drop for Administration {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 
@@ -215,7 +286,7 @@ impl Fleet {
 impl Handle {
     /// New clients get `relay`; those who are there keep what they have. A relay that has not changed stays,
     /// with its hot connections.
-    fn renew(&self, relay: Prepared, events: &Events, forgets_windows: bool) {
+    fn renew(&self, relay: Prepared, forgets_windows: bool) {
         let before = Arc::clone(&self.service.borrow());
         if relay.is(&before) {
             return;
@@ -224,12 +295,12 @@ impl Handle {
         let applied = sys::socket::apply(&*self.socket, profile, Side::Client, self.address);
         if let Err(error) = applied {
             // It has just worked on another socket of this host.
-            (events)(Event::Warning {
+            (self.events)(Event::Warning {
                 name: "profile-not-in-effect",
                 text: crate::chain(&error),
             });
         }
-        let service = Arc::new(relay.begin(events, forgets_windows));
+        let service = Arc::new(relay.begin(&self.events, forgets_windows));
         self.service.send_replace(service);
         before.retire();
     }

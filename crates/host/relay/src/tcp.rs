@@ -54,6 +54,7 @@ struct Relayed {
     /// Where it counts as open.
     place: Option<Place>,
     connect_seconds: Option<f64>,
+    connected_at: Option<Instant>,
     up: Direction,
     down: Direction,
     /// Bytes of our own PROXY header, which are not the client's.
@@ -105,6 +106,7 @@ impl Tcp {
             server: None,
             place: None,
             connect_seconds: None,
+            connected_at: None,
             up: Direction::default(),
             down: Direction::default(),
             header: 0,
@@ -159,6 +161,7 @@ impl Relayed {
         sys::socket::keep_urgent_inline(&stream)
             .map_err(|error| Ended::because(EndedBy::Server, &error))?;
         self.connect_seconds = Some(started.elapsed().as_secs_f64());
+        self.connected_at = Some(Instant::now());
         let profile = &service.relay.front.server_profile;
         service
             .looks
@@ -237,7 +240,10 @@ impl Relayed {
         });
         let service = &self.service;
         let front = &service.relay.front;
-        let side = |stream: &TcpStream| TcpInfo::of(stream).ok().as_ref().map(SideReport::from);
+        let side = |stream: &TcpStream, since: Instant| {
+            let info = TcpInfo::of(stream).ok()?;
+            Some(SideReport::of(&info, since.elapsed()))
+        };
         if ended.by == EndedBy::Completed
             && let Some((server, server_peer)) = &self.server
         {
@@ -259,8 +265,12 @@ impl Relayed {
             ended_by: ended.by,
             phase: self.phase,
             error: ended.error,
-            client_side: side(&self.client),
-            server_side: self.server.as_ref().and_then(|(server, _)| side(server)),
+            client_side: side(&self.client, self.accepted_at),
+            server_side: self
+                .server
+                .as_ref()
+                .zip(self.connected_at)
+                .and_then(|((server, _), since)| side(server, since)),
             client_tls: None,
             server_tls: None,
         })));

@@ -57,6 +57,7 @@ struct Relayed {
     /// Where it counts as open.
     place: Option<Place>,
     connect_seconds: Option<f64>,
+    connected_at: Option<Instant>,
     client_tls: Option<TlsReport>,
     server_tls: Option<TlsReport>,
     up: Direction,
@@ -100,6 +101,7 @@ impl Tls {
             server: None,
             place: None,
             connect_seconds: None,
+            connected_at: None,
             client_tls: None,
             server_tls: None,
             up: Direction::default(),
@@ -164,6 +166,7 @@ impl Relayed {
             .map_err(|error| Ended::not_connected(&error))?;
         self.place = Some(place);
         self.connect_seconds = Some(started.elapsed().as_secs_f64());
+        self.connected_at = Some(Instant::now());
         let profile = &front.server_profile;
         service
             .looks
@@ -240,7 +243,10 @@ impl Relayed {
         });
         let service = &self.service;
         let front = &service.relay.front;
-        let side = |stream: &TcpStream| TcpInfo::of(stream).ok().as_ref().map(SideReport::from);
+        let side = |stream: &TcpStream, since: Instant| {
+            let info = TcpInfo::of(stream).ok()?;
+            Some(SideReport::of(&info, since.elapsed()))
+        };
         if ended.by == EndedBy::Completed
             && let Some((server, server_peer)) = &self.server
         {
@@ -262,8 +268,12 @@ impl Relayed {
             ended_by: ended.by,
             phase: self.phase,
             error: ended.error,
-            client_side: side(&self.client),
-            server_side: self.server.as_ref().and_then(|(server, _)| side(server)),
+            client_side: side(&self.client, self.accepted_at),
+            server_side: self
+                .server
+                .as_ref()
+                .zip(self.connected_at)
+                .and_then(|((server, _), since)| side(server, since)),
             client_tls: self.client_tls.take(),
             server_tls: self.server_tls.take(),
         })));

@@ -90,7 +90,7 @@ pub(super) fn span(written: Option<Span>, default: Duration) -> Duration {
     written.map_or(default, Span::get)
 }
 
-fn parse<T>(problems: &mut Vec<String>, field: &str, text: &str) -> Option<T>
+pub(super) fn parse<T>(problems: &mut Vec<String>, field: &str, text: &str) -> Option<T>
 where
     T: FromStr<Err: Display>,
 {

@@ -12,12 +12,14 @@ use super::RunError;
 use super::service::Service;
 use crate::door::{self, Door, Visitor};
 use crate::event::{Event, Events, Stage};
+use crate::meter::Meter;
 use crate::{Front, looks};
 
 /// One listening socket and its clients.
 pub(super) struct Listener {
     pub(super) socket: Arc<TcpListener>,
     pub(super) service: watch::Receiver<Arc<Service>>,
+    pub(super) meter: Arc<Meter>,
     pub(super) events: Events,
     /// Becomes true when the relay stops.
     pub(super) draining: watch::Receiver<bool>,
@@ -124,9 +126,10 @@ impl Listener {
             self.accepted += 1;
             let service = Arc::clone(&self.service.borrow());
             let serving = service.serve(self.accepted, stream, peer, &self.service, &self.draining);
+            let presence = self.meter.arrived(self.accepted, peer);
             clients.spawn(async move {
                 serving.await;
-                drop(place);
+                drop((place, presence));
             });
         }
     }

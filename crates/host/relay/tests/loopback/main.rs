@@ -10,7 +10,9 @@
     reason = "tests fail by panicking, and look only for the events that they are about"
 )]
 
+mod admin;
 mod balance;
+mod chaos;
 mod forwarding;
 mod harness;
 mod hot_pool;

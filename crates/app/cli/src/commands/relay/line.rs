@@ -101,6 +101,7 @@ pub(super) fn line(event: &Event) -> String {
             };
             format!("{target} {state}: {}", why.escape_debug())
         }
+        Event::Admin { address } => format!("administration on {address}"),
         Event::Ready { listeners } => format!("ready: {listeners} listeners open"),
         Event::Reloaded { listeners } => {
             format!("reloaded: {listeners} listeners open, connections go on")

@@ -112,6 +112,7 @@ fn is_warning(event: &Event) -> bool {
         | Event::ConnectionDone(_)
         | Event::Closed { .. }
         | Event::Target { .. }
+        | Event::Admin { .. }
         | Event::Ready { .. }
         | Event::Reloaded { .. }
         | Event::Draining { .. }
