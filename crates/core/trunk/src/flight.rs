@@ -15,6 +15,8 @@ pub(crate) struct Flights {
     /// From `first` on; `None` where acknowledged.
     slots: VecDeque<Option<Flight>>,
     first: u64,
+    /// Slots that are not empty.
+    count: usize,
 }
 
 /// A frame as it was written, for writing it again.
@@ -50,6 +52,7 @@ impl Flights {
     /// Adds the frame numbered [`Self::next`].
     pub(crate) fn push(&mut self, flight: Flight) {
         self.slots.push_back(Some(flight));
+        self.count += 1;
     }
 
     pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Flight> {
@@ -60,19 +63,18 @@ impl Flights {
     /// Takes an acknowledged frame out; `None` if it was acknowledged before.
     pub(crate) fn remove(&mut self, sequence: u64) -> Option<Flight> {
         let index = self.slot(sequence)?;
-        let flight = self.slots.get_mut(index)?.take();
+        let flight = self.slots.get_mut(index)?.take()?;
+        self.count -= 1;
         while self.slots.front().is_some_and(Option::is_none) {
             self.slots.pop_front();
             self.first += 1;
         }
-        flight
+        Some(flight)
     }
 
-    /// The frames that are still out, lowest number first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Flight)> {
-        (self.first..)
-            .zip(&self.slots)
-            .filter_map(|(sequence, slot)| Some((sequence, slot.as_ref()?)))
+    /// How many are out.
+    pub(crate) const fn count(&self) -> usize {
+        self.count
     }
 
     fn slot(&self, sequence: u64) -> Option<usize> {

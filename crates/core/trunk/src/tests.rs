@@ -24,6 +24,15 @@ fn the_checksum_is_castagnolis() {
 }
 
 #[test]
+fn an_idle_stream_costs_less_than_the_kibibyte_that_is_stated() {
+    assert!(
+        size_of::<stream::Stream>() <= 768,
+        "{}",
+        size_of::<stream::Stream>()
+    );
+}
+
+#[test]
 fn digests_are_the_published_ones() {
     let hex = |kind, bytes: &[u8]| {
         let mut hasher = Hasher::new(kind);

@@ -344,7 +344,7 @@ impl Trunk {
             streams: self.streams.len(),
             send_held: Size::new(self.sending.held),
             receive_held: Size::new(self.receiving.received - self.receiving.consumed),
-            frames_in_flight: self.sending.flights.iter().count(),
+            frames_in_flight: self.sending.flights.count(),
             padding_left: Size::new(self.allowance.peek()),
         }
     }

@@ -103,11 +103,15 @@ impl Trunk {
 
     /// Tells a writer that waits.
     pub(super) fn wake_writer(&mut self, stream: StreamId) {
-        let Ok(room) = self.room(stream) else {
+        if !self
+            .streams
+            .get(&stream)
+            .is_some_and(|state| state.outgoing.starved)
+        {
             return;
-        };
+        }
+        let room = self.room(stream).unwrap_or(0);
         if let Some(state) = self.streams.get_mut(&stream)
-            && state.outgoing.starved
             && (room >= WORTH_A_CALL || (room > 0 && state.outgoing.held() == 0))
         {
             state.outgoing.starved = false;

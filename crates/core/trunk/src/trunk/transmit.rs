@@ -79,10 +79,13 @@ impl Trunk {
     }
 
     fn write_reliable(&mut self, turn: &mut Turn<'_>, room: usize) {
+        while turn.len < room
+            && let Some(sequence) = self.next_again(turn.connection)
+        {
+            self.write_again(turn, sequence);
+        }
         while turn.len < room {
-            if let Some(sequence) = self.next_again(turn.connection) {
-                self.write_again(turn, sequence);
-            } else if self.sending.flights.is_full() {
+            if self.sending.flights.is_full() {
                 return;
             } else if !self.sending.control.is_empty() && !self.leaves_to_quicker(turn.link) {
                 let Some(message) = self.sending.control.pop_front() else {
