@@ -40,6 +40,8 @@ pub struct Judged {
     pub confusion: Confusion,
     /// What was said to dominate.
     pub dominant: Option<LimitName>,
+    /// The names of all findings.
+    pub findings: Vec<String>,
     /// Findings of high confidence that name a limit which hardly held.
     pub wrong_findings: Vec<String>,
 }
@@ -192,6 +194,11 @@ pub fn judge(trial: &Trial, tap: Tap, offload: bool) -> Result<Judged, JudgeErro
             .sum(),
         confusion,
         dominant: direction.dominant,
+        findings: document
+            .findings
+            .iter()
+            .map(|finding| finding.name.clone())
+            .collect(),
         wrong_findings,
     })
 }

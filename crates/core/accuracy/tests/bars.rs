@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
 use longhaul_accuracy::{Bars, Half, Report, Tap, Trial, cases, judge};
+use record::LimitName;
 
 fn judged(half: Half, draws: u64) -> Report {
     let mut report = Report::default();
@@ -24,6 +25,30 @@ fn what_explain_says_holds_to_the_bars_on_captures_that_no_rule_was_tuned_on() {
     let report = judged(Half::HeldOut, 2);
     let missed = report.missed(&Bars::PROJECT);
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn a_limit_that_costs_time_has_its_finding_in_a_capture_at_its_sender() {
+    let named = [
+        (LimitName::Policer, "policer"),
+        (LimitName::LossLimited, "loss-limited"),
+        (LimitName::SendBuffer, "send-buffer"),
+        (LimitName::NagleDelayedAck, "nagle-delayed-ack"),
+        (LimitName::Bottleneck, "path-full"),
+        (LimitName::CongestionAvoidance, "low-initial-ssthresh"),
+    ];
+    let mut seen = 0;
+    for case in cases(Half::HeldOut, 1) {
+        let judged = judge(&Trial::play(case).unwrap(), Tap::Sender, false).unwrap();
+        for (limit, finding) in named {
+            if judged.dominant == Some(limit) && judged.cause == limit {
+                seen += 1;
+                let found = judged.findings.iter().any(|name| name == finding);
+                assert!(found, "{}: {:?}", judged.form, judged.findings);
+            }
+        }
+    }
+    assert!(seen >= 10, "{seen} cases");
 }
 
 #[test]

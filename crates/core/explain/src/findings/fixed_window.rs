@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use connections::{Mark, Side};
+use connections::Side;
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Evidence, Finding};
+use record::explain::{Confidence, Finding};
 use units::Bytes;
 
-use super::{CatalogueEntry, Found, frame, severity_of};
+use super::{CatalogueEntry, Found, flight, severity_of};
 use crate::analysis::{Analysed, Direction};
 use crate::text::duration;
 
@@ -64,7 +64,7 @@ fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<F
             bound % 1000 / 10,
         ),
         connections: vec![analysed.id],
-        evidence: evidence(analysed, side),
+        evidence: flight::table(analysed, side, first),
         lost: Some(lost),
         remedy: format!(
             "Raise the {}'s receive buffer to at least rate x RTT (Linux: the third value of \
@@ -74,34 +74,4 @@ fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<F
         ),
         predicted: Vec::new(),
     })
-}
-
-/// ACKs with their window, and what was in flight when they came.
-fn evidence(analysed: &Analysed<'_>, side: Side) -> Vec<Evidence> {
-    const SHOWN: usize = 6;
-    let connection = analysed.connection;
-    let (mut sent, mut evidence) = (0_i64, Vec::new());
-    let mut before: Option<Mark> = None;
-    for packet in &connection.packets {
-        if packet.side == side {
-            sent = sent.max(packet.to());
-            continue;
-        }
-        let (Some(ack), Some(window)) = (packet.ack, connection.window(packet)) else {
-            continue;
-        };
-        if packet.is_pure_ack() && sent > ack.saturating_sub(1) && evidence.len() < SHOWN {
-            let gap = before.map_or(Duration::ZERO, |mark| packet.at.since(mark.at));
-            evidence.push(frame(
-                packet.mark(),
-                format!(
-                    "{} after the ACK before; {} B in flight, window {window} B",
-                    duration(gap),
-                    sent.saturating_sub(ack)
-                ),
-            ));
-        }
-        before = Some(packet.mark());
-    }
-    evidence
 }

@@ -3,12 +3,15 @@
 //! A rule reads facts and attribution and returns findings; rules do not see each other, so their order
 //! never changes a result.
 
+mod blackhole;
 mod capture_artefact;
 mod connection_reuse;
 mod continue_wait;
 mod fixed_window;
+mod flight;
 mod half_closed;
 mod handshake_options;
+mod held;
 mod idle_restart;
 mod low_ssthresh;
 mod path;
@@ -34,16 +37,22 @@ pub struct CatalogueEntry {
 }
 
 /// Every finding, by name.
-pub const CATALOGUE: [CatalogueEntry; 13] = [
+pub const CATALOGUE: [CatalogueEntry; 19] = [
     capture_artefact::ENTRY,
     continue_wait::ENTRY,
     fixed_window::ENTRY,
     half_closed::ENTRY,
+    held::LOSS_LIMITED,
     low_ssthresh::ENTRY,
+    held::NAGLE,
     connection_reuse::ENTRY,
     handshake_options::NO_SACK,
     handshake_options::NO_TIMESTAMPS,
     handshake_options::NO_WINDOW_SCALING,
+    held::PATH_FULL,
+    blackhole::ENTRY,
+    held::POLICER,
+    held::SEND_BUFFER,
     idle_restart::ENTRY,
     handshake_options::SMALL_MSS,
     syn_loss::ENTRY,
@@ -52,13 +61,15 @@ pub const CATALOGUE: [CatalogueEntry; 13] = [
 
 type Rule = for<'a, 'b> fn(&'a [Analysed<'b>]) -> Vec<Finding>;
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 12] = [
+    blackhole::find,
     capture_artefact::find,
     connection_reuse::find,
     continue_wait::find,
     fixed_window::find,
     half_closed::find,
     handshake_options::find,
+    held::find,
     idle_restart::find,
     low_ssthresh::find,
     syn_loss::find,
