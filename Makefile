@@ -39,13 +39,15 @@ field: setup build ## the field reports' cases, measured and simulated; writes d
 	done; \
 	cargo xtask field out/field
 
-bench: setup build ## the numbers of BENCHMARKS.md; HTTP mode beside haproxy needs wrk, haproxy and nginx
+bench: setup build ## the numbers of BENCHMARKS.md; simulator beside kernel and ns-3; HTTP mode beside haproxy needs wrk, haproxy and nginx
 	failed=; for scenario in c-uploads c-uploads-60ms c-uploads-120ms; do \
 	  $(BIN) lab run scenarios/field/$$scenario.toml --out out/bench/$$scenario || failed="$$failed $$scenario"; \
 	done; \
+	cargo test --locked --package longhaul-lab --test simulator -- matrix > out/bench/kernel-matrix.md || failed="$$failed kernel-matrix"; \
+	bench/simulator.py > out/bench/simulator.md || failed="$$failed simulator"; \
 	cargo build --locked --release --package longhaul-cli && \
 	bench/relay-http.py --rounds 5 --seconds 2 && \
-	if [ -n "$$failed" ]; then echo "assertions failed in:$$failed" >&2; exit 1; fi
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 lint: ## formatting, dependency directions, clippy, documentation
 	cargo xtask lint
