@@ -139,13 +139,21 @@ fn chosen(words: &[u8]) -> Bytes {
         kind => 0x40 + kind - 10,
     };
     let mut written = Vec::new();
+    // Sequence and stream, then a third number, except where a target stands.
+    let numbers = if kind == 1 { 2 } else { 3 };
     for (index, byte) in body.iter().enumerate() {
-        // The first twenty are two and a half numbers of 64 bits whose last byte is chosen.
-        if index < 3 {
+        if index < numbers {
             written.extend_from_slice(&u64::from(*byte % 24).to_be_bytes());
         } else {
+            if kind == 1 && index == numbers {
+                written.extend_from_slice(&[0, 1, b't']);
+            }
             written.push(*byte);
         }
+    }
+    if kind == 4 || kind == 5 {
+        // A summary ends with a digest.
+        written.resize(24 + 32, 0);
     }
     let len = u32::try_from(written.len()).unwrap_or(0);
     let [_, a, b, c] = len.to_be_bytes();
