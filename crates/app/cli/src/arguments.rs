@@ -699,6 +699,8 @@ pub(crate) enum SchemaDocument {
     Change,
     Lab,
     Flow,
+    /// What `flow play` prints.
+    Play,
     Tune,
     /// What `simulate --what-if` prints.
     WhatIf,

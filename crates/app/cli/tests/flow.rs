@@ -99,3 +99,93 @@ fn our_own_tcp_asks_for_what_it_needs() {
     assert_eq!(refused.code, Some(2), "{refused:#?}");
     assert!(refused.stderr.contains("--address"), "{refused:#?}");
 }
+
+#[test]
+fn a_page_shows_every_flow_over_time_and_fetches_nothing() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("flows.html");
+    let client = run(longhaul()
+        .args(["flow", "client", &server.address, "--duration", "500ms"])
+        .args([
+            "--parallel",
+            "2",
+            "--stagger",
+            "100ms",
+            "--interval",
+            "20ms",
+        ])
+        .arg("--html")
+        .arg(&page));
+    assert_eq!(client.code, Some(0), "{client:#?}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") || html.starts_with("<!doctype html>"));
+    assert_eq!(
+        html.matches("<svg xmlns").count(),
+        2,
+        "over time, and the limits"
+    );
+    for flow in ["flow 0", "flow 1"] {
+        let lines = html.matches(&format!("data-arm=\"{flow}\"")).count();
+        assert_eq!(lines, 4, "goodput, window, RTT and flight of {flow}");
+    }
+    assert!(!html.contains("src=\"http"));
+}
+
+/// A script that holds, and one whose last line does not.
+const SCRIPT: &str = "\
+# A handshake.
++0   < S 0:0(0) win 65535 <mss 1000>
++0   > S. 0:0(0) ack 1
++.1  < . 1:1(0) ack 1 win 65535
++0   ? ESTABLISHED
+";
+
+fn script(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("one.play");
+    std::fs::write(&file, text).unwrap();
+    (folder, file.to_string_lossy().into_owned())
+}
+
+#[test]
+fn a_script_is_played_against_ours_and_the_kernel() {
+    let (_folder, file) = script(SCRIPT);
+    let played = run(longhaul().args(["flow", "play", "--against", "both", "--json", &file]));
+    assert_eq!(played.code, Some(0), "{played:#?}");
+    let document = played.json();
+    assert_eq!(document["schema"], "longhaul.play");
+    for (index, host) in ["ours", "kernel"].into_iter().enumerate() {
+        let play = &document["plays"][index];
+        assert_eq!(
+            (&play["host"], &play["outcome"]),
+            (&host.into(), &"passed".into())
+        );
+        assert_eq!(play["packets"].as_array().map(Vec::len), Some(3));
+        assert_eq!(play["title"], "A handshake.");
+    }
+}
+
+#[test]
+fn a_script_that_does_not_hold_names_its_line_and_the_packet() {
+    let (_folder, file) = script(&format!("{SCRIPT}+0 ! write 10\n+0 > P. 1:21(20) ack 1\n"));
+    let played = run(longhaul().args(["flow", "play", &file]));
+    assert_eq!(played.code, Some(1), "{played:#?}");
+    let wanted = "line 7: expected `+0 > P. 1:21(20) ack 1`: seen `> P. 1:11(10) ack 1";
+    assert!(played.stdout.contains(wanted), "{played:#?}");
+    assert!(played.stdout.contains("the length differs"), "{played:#?}");
+}
+
+#[test]
+fn what_is_no_script_is_refused_by_file_and_line() {
+    let (_folder, file) = script("# Broken.\n+0 < S 0:0(0) win many\n");
+    let refused = run(longhaul().args(["flow", "play", &file]));
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    for wanted in ["one.play", "line 2", "`many` is no number"] {
+        assert!(refused.stderr.contains(wanted), "{refused:#?}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let refused = run(longhaul().args(["flow", "play"]).arg(empty.path()));
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    assert!(refused.stderr.contains("holds no scripts"), "{refused:#?}");
+}

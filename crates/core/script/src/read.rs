@@ -125,6 +125,9 @@ impl Reader {
             self.title.get_or_insert_with(|| comment.trim().to_owned());
             return Ok(());
         }
+        let text = text
+            .split_once(" #")
+            .map_or(text, |(text, _)| text.trim_end());
         if text.starts_with('[') {
             self.section = section(text)?;
             return Ok(());

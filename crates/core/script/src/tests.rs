@@ -80,7 +80,7 @@ fn sections_hold_for_one_host_until_the_next() {
          +0 ! connect
          [ours: it can]
          +0 ! nothing
-         +0 ! nothing
+         +0 ! nothing  # says why
          [both]
          +0 ! nothing",
     );

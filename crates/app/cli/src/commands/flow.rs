@@ -3,6 +3,7 @@
 pub(crate) mod arguments;
 mod client;
 mod engine;
+mod play;
 mod server;
 mod table;
 
@@ -18,6 +19,7 @@ pub(crate) fn run(arguments: Flow) -> Result<ExitCode, Failure> {
     match arguments.command {
         FlowCommand::Server(arguments) => server::run(&arguments),
         FlowCommand::Client(arguments) => client::run(&arguments),
+        FlowCommand::Play(arguments) => play::run(&arguments),
     }
 }
 

@@ -1,6 +1,6 @@
-//! TCP's state over a transfer, arm beside arm on one axis of time.
+//! TCP's state over a transfer, arm beside arm (or flow beside flow) on one axis of time.
 
-use record::lab::{Arm, Cell, SeriesPoint};
+use record::lab::{Cell, SeriesPoint};
 
 use super::axis::{Axis, Unit};
 use super::canvas::{Anchor, Canvas, polyline, px, steps};
@@ -57,31 +57,60 @@ const QUANTITIES: [Quantity; 5] = [
     },
 ];
 
+/// What is drawn in one colour: a name, its place among its kind, and its points.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Track<'a> {
+    pub(crate) index: usize,
+    pub(crate) name: &'a str,
+    pub(crate) points: &'a [SeriesPoint],
+}
+
 /// A panel for every quantity that an arm's series has, each with a line per arm of at most `most`
 /// points. `None` where no arm has a series.
 pub(crate) fn time_series(cell: &Cell, most: usize, sheet: Sheet) -> Option<String> {
-    let arms: Vec<(usize, &Arm, &[SeriesPoint])> = cell
+    let arms: Vec<Track<'_>> = cell
         .arms
         .iter()
         .enumerate()
         .filter_map(|(index, arm)| {
             let points = arm.series.as_ref()?.points.as_slice();
-            (!points.is_empty()).then_some((index, arm, points))
+            let name = arm.name.as_str();
+            (!points.is_empty()).then_some(Track {
+                index,
+                name,
+                points,
+            })
         })
         .collect();
+    let title = format!("One transfer of {} over time", cell.workload);
+    tracks(
+        &arms,
+        &title,
+        "The transfer that took the median time.",
+        most,
+        sheet,
+    )
+}
+
+/// The same for any tracks; `lead` begins the description.
+pub(crate) fn tracks(
+    arms: &[Track<'_>],
+    title: &str,
+    lead: &str,
+    most: usize,
+    sheet: Sheet,
+) -> Option<String> {
     let shown: Vec<&Quantity> = QUANTITIES
         .iter()
         .filter(|quantity| {
-            let mut points = arms.iter().flat_map(|(_, _, points)| *points);
+            let mut points = arms.iter().flat_map(|track| track.points);
             points.any(|point| (quantity.value)(point).is_some())
         })
         .collect();
     if shown.is_empty() {
         return None;
     }
-    let names = arms
-        .iter()
-        .map(|(index, arm, _)| (*index, arm.name.as_str()));
+    let names = arms.iter().map(|track| (track.index, track.name));
     let legend = Legend::of(names, LEFT, WIDTH);
     let top = legend.height + 30.0;
     let place = |panel: usize| top + (PANEL + GAP) * count(panel);
@@ -90,7 +119,7 @@ pub(crate) fn time_series(cell: &Cell, most: usize, sheet: Sheet) -> Option<Stri
     legend.draw(&mut canvas, 2.0);
     let last = arms
         .iter()
-        .flat_map(|(_, _, points)| points.iter().map(|point| point.at_s));
+        .flat_map(|track| track.points.iter().map(|point| point.at_s));
     let x = Axis {
         from: 0.0,
         to: sorted(last).last().copied().unwrap_or_default(),
@@ -101,9 +130,8 @@ pub(crate) fn time_series(cell: &Cell, most: usize, sheet: Sheet) -> Option<Stri
     for (number, quantity) in shown.iter().enumerate() {
         let top = place(number);
         let is_last = number + 1 == shown.len();
-        let values = arms
-            .iter()
-            .flat_map(|(_, _, points)| points.iter().filter_map(|point| (quantity.value)(point)));
+        let points = arms.iter().flat_map(|track| track.points);
+        let values = points.filter_map(|point| (quantity.value)(point));
         let largest = sorted(values).last().copied().unwrap_or_default();
         let y = Axis {
             from: 0.0,
@@ -114,38 +142,28 @@ pub(crate) fn time_series(cell: &Cell, most: usize, sheet: Sheet) -> Option<Stri
         };
         frame(&mut canvas, quantity.name, &x, &y, is_last);
         canvas.panel(&x, &y, quantity.name, |canvas| {
-            for (index, arm, points) in &arms {
-                let class = format!("lh-series {}", arm_class(&arm.name, *index));
-                let line = line(points, quantity, &x, &y, most);
-                canvas.path_of(&class, &line, &arm.name);
+            for track in arms {
+                let class = format!("lh-series {}", arm_class(track.name, track.index));
+                let line = line(track.points, quantity, &x, &y, most);
+                canvas.path_of(&class, &line, track.name);
             }
         });
         if quantity.name == "goodput" {
-            for (index, arm, points) in &arms {
-                resent(&mut canvas, arm, *index, points, &x, y.start);
+            for track in arms {
+                resent(&mut canvas, track, &x, y.start);
             }
         }
     }
     let description: Vec<String> = arms
         .iter()
-        .map(|(_, arm, points)| {
-            let until = points.last().map_or(0.0, |point| point.at_s);
-            format!(
-                "{}: {} points over {}.",
-                arm.name,
-                points.len(),
-                seconds(until)
-            )
+        .map(|track| {
+            let until = track.points.last().map_or(0.0, |point| point.at_s);
+            let (name, count) = (track.name, track.points.len());
+            format!("{name}: {count} points over {}.", seconds(until))
         })
         .collect();
-    Some(canvas.finish(
-        sheet,
-        &format!("One transfer of {} over time", cell.workload),
-        &format!(
-            "The transfer that took the median time. {}",
-            description.join(" ")
-        ),
-    ))
+    let description = format!("{lead} {}", description.join(" "));
+    Some(canvas.finish(sheet, title, &description))
 }
 
 fn frame(canvas: &mut Canvas, name: &str, x: &Axis, y: &Axis, with_labels: bool) {
@@ -198,18 +216,11 @@ fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
 }
 
 /// A stroke on the ground wherever segments were sent again since the point before.
-fn resent(
-    canvas: &mut Canvas,
-    arm: &Arm,
-    index: usize,
-    points: &[SeriesPoint],
-    x: &Axis,
-    ground: f64,
-) {
+fn resent(canvas: &mut Canvas, track: &Track<'_>, x: &Axis, ground: f64) {
     let mut before = 0;
     let mut strokes = String::new();
     let mut last = String::new();
-    for point in points {
+    for point in track.points {
         let Some(resent) = point.retransmissions else {
             continue;
         };
@@ -222,8 +233,8 @@ fn resent(
         }
         before = resent;
     }
-    let class = format!("lh-resent {}", arm_class(&arm.name, index));
-    let title = format!("{}: segments sent again", arm.name);
+    let class = format!("lh-resent {}", arm_class(track.name, track.index));
+    let title = format!("{}: segments sent again", track.name);
     canvas.path(&class, &strokes, &title);
 }
 

@@ -1,6 +1,7 @@
 //! The command line of `longhaul flow`.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -17,6 +18,7 @@ pub(crate) struct Flow {
 pub(crate) enum FlowCommand {
     Server(Box<Server>),
     Client(Box<Client>),
+    Play(Play),
 }
 
 /// Serve flow clients until SIGTERM or Ctrl-C.
@@ -52,7 +54,8 @@ Examples:
   longhaul flow client 192.0.2.1:7001 --duration 30s --direction down --parallel 4 --stagger 1s
   longhaul flow client 192.0.2.1:7001 --exchange 200B:40kB --count 100
   longhaul flow client 192.0.2.1:7001 --burst 1MB --idle 2s --count 5
-  longhaul flow client 192.0.2.1:7001 --sizes 40kB,500MB --reuse --json > flow.json")]
+  longhaul flow client 192.0.2.1:7001 --sizes 40kB,500MB --reuse --json > flow.json
+  longhaul flow client 192.0.2.1:7001 --duration 20s --parallel 3 --stagger 5s --html flows.html")]
 pub(crate) struct Client {
     /// The server.
     #[arg(value_name = "ADDRESS")]
@@ -112,9 +115,69 @@ pub(crate) struct Client {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// Also write the flows over time as one self-contained page here.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
     /// Print one JSON document (`longhaul schema flow` describes it).
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Play packet scripts against our TCP, or against this kernel's.
+///
+/// A script says in tcpdump's notation what arrives at a host and what it must answer, line by line with
+/// times. Ours is played in virtual time; the kernel in a namespace behind a TUN device, which needs root.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul flow play scripts/conformance
+  longhaul flow play --against both scripts/conformance
+  longhaul flow play --packets scripts/conformance/rfc6298-timeouts-back-off.play
+
+A script:
+  # RFC 9293: a handshake, and one segment that is lost.
+  set algorithm reno
+  +0   < S 0:0(0) win 65535 <mss 1000>     # arrives at the host
+  +0   > S. 0:0(0) ack 1                   # the host answers
+  +.1  < . 1:1(0) ack 1 win 65535          # 0.1 s later
+  +0   ! write 1000                        # its application writes
+  +0   > P. 1:1001(1000) ack 1
+  +.3  > P. 1:1001(1000) ack 1             # 0.3 s later, not before
+  +0   = cwnd 1
+
+docs/flow.md describes the notation.")]
+pub(crate) struct Play {
+    /// Scripts, or folders of them (`*.play`).
+    #[arg(value_name = "SCRIPT", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Whose TCP plays the host.
+    #[arg(long, value_name = "WHOSE", default_value = "ours")]
+    pub(crate) against: Against,
+
+    /// The kernel speaks IPv6.
+    #[arg(long)]
+    pub(crate) ipv6: bool,
+
+    /// By how much the kernel may be earlier or later than a line says, besides a tenth of its wait.
+    #[arg(long, value_name = "TIME", default_value = "25ms")]
+    pub(crate) tolerance: Span,
+
+    /// Show the packets of scripts that passed, too.
+    #[arg(long)]
+    pub(crate) packets: bool,
+
+    /// Print one JSON document (`longhaul schema play` describes it).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Against {
+    Ours,
+    Kernel,
+    Both,
 }
 
 /// What is carried; without any of these, 10 seconds of as much as goes.

@@ -16,7 +16,7 @@ use super::arguments::{Client, Way};
 use super::table::{self, Ticker};
 use super::{engine, on_signal};
 use crate::commands::lab;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
 
 /// What is carried where nothing is said, as with iperf3.
@@ -51,6 +51,10 @@ pub(crate) fn run(arguments: &Client) -> Result<ExitCode, Failure> {
         flows,
         totals,
     };
+    if let Some(path) = &arguments.html {
+        std::fs::write(path, report::html::flow(&document))
+            .usage(format!("cannot write `{}`", path.display()))?;
+    }
     if arguments.json {
         output::json(&document)?;
     } else {
