@@ -8,7 +8,7 @@ use profile::TlsProfile;
 use units::{Bytes, Rate};
 
 use crate::commands::flow::arguments::Flow;
-use crate::commands::lab::arguments::{LabShell, LabUp};
+use crate::commands::lab::arguments::{LabNetem, LabShell, LabUp};
 use crate::commands::lab::new::LabNew;
 use crate::commands::tune::arguments::Tune;
 
@@ -505,6 +505,7 @@ pub(crate) enum LabCommand {
     New(LabNew),
     Up(LabUp),
     Shell(LabShell),
+    Netem(LabNetem),
     #[command(hide = true)]
     Worker(LabWorker),
 }

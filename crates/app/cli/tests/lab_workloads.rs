@@ -1,14 +1,18 @@
-//! `longhaul lab run` beyond plain uploads, the whole binary on real kernels: sweeps, TLS, relays in a row.
+//! `longhaul lab` beyond plain uploads, the whole binary on real kernels: sweeps, TLS, relays in a row, IPv6,
+//! rivals, shells in hosts.
 //! Needs what `longhaul doctor` lists for the lab; without it, these tests fail.
 
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
 mod common;
 
-use std::sync::{Mutex, PoisonError};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{longhaul, run};
-use record::lab::{Cell, Document};
+use common::{Finished, longhaul, run};
+use record::LimitName;
+use record::lab::{Arm, Cell, Document};
 
 const PATH: &str = r#"
 name = "workloads"
@@ -22,14 +26,28 @@ runs = 1
 block = 1
 "#;
 
+/// One lab at a time: two would measure each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static LAB: Mutex<()> = Mutex::new(());
+    // A test that failed has not made the lab unusable.
+    LAB.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What `lab run` prints of [`PATH`] with `rest`, and that all transfers went well.
 fn play(rest: &str) -> Document {
-    // One lab at a time: two would measure each other.
-    static LAB: Mutex<()> = Mutex::new(());
-    let _alone = LAB.lock().unwrap_or_else(PoisonError::into_inner);
+    play_on(PATH, rest)
+}
+
+/// [`PATH`] over IPv6.
+fn over_ipv6() -> String {
+    PATH.replace("[path]", "[path]\nip = \"v6\"")
+}
+
+fn play_on(path: &str, rest: &str) -> Document {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.toml");
-    std::fs::write(&file, format!("{PATH}{rest}")).unwrap();
+    std::fs::write(&file, format!("{path}{rest}")).unwrap();
     let mut command = longhaul();
     command.args(["lab", "run", "--json"]).arg(&file);
     let out = folder.path().join("out");
@@ -75,6 +93,224 @@ fn a_pair_of_byte_relays_carries_a_stream_unharmed() {
     );
     // A byte that differs fails its transfer.
     assert_eq!(only(&document).arms[1].name, "pair");
+}
+
+/// Seconds of slow start, and of waiting for an application, in a budget of limits.
+fn slow_start_and_application(limits: &record::LimitSeconds) -> (f64, f64) {
+    let of = |name| limits.get(&name).copied().unwrap_or_default();
+    (of(LimitName::SlowStart), of(LimitName::Application))
+}
+
+/// The hops of an arm's payload, as `from to`, with a `*` where the WAN is.
+fn legs(arm: &Arm) -> Vec<String> {
+    let named = arm.legs.iter().map(|leg| {
+        let wan = if leg.crosses_wan { "*" } else { "" };
+        format!("{}{wan} {}", leg.from, leg.to)
+    });
+    named.collect()
+}
+
+const DOWN_THE_PAIR: &str = r#"
+    [relays.near]
+    mode = "tcp"
+    [relays.far]
+    mode = "tcp"
+    at = "far"
+    [[workloads]]
+    name = "500 kB"
+    kind = "stream"
+    bytes = "500 kB"
+    direction = "down"
+    [[arms]]
+    name = "direct"
+    [[arms]]
+    name = "pair"
+    relay = ["near", "far"]
+"#;
+
+#[test]
+fn what_holds_a_download_back_is_seen_at_its_sender() {
+    let document = play(DOWN_THE_PAIR);
+    let [direct, pair] = &only(&document).arms[..] else {
+        panic!("{document:#?}");
+    };
+    assert_eq!(legs(direct), ["origin* client"]);
+    assert_eq!(
+        legs(pair),
+        [
+            "origin far-relay-far",
+            "far-relay-far* relay-near-to-far",
+            "relay-near-to-far client"
+        ]
+    );
+    for arm in [direct, pair] {
+        // At the receiver all of it would look like an application that has nothing to send.
+        let (slow_start, application) = slow_start_and_application(&arm.limits);
+        assert!(
+            slow_start > 0.04 && application < slow_start,
+            "{:#?}",
+            arm.legs
+        );
+        let wan = arm.legs.iter().find(|leg| leg.crosses_wan).unwrap();
+        assert_eq!(wan.limits, arm.limits);
+    }
+}
+
+#[test]
+fn hosts_relays_and_captures_work_over_ipv6() {
+    let document = play_on(&over_ipv6(), DOWN_THE_PAIR);
+    assert_eq!(only(&document).arms[1].legs.len(), 3);
+    for arm in &only(&document).arms {
+        let (slow_start, _) = slow_start_and_application(&arm.limits);
+        assert!(slow_start > 0.04, "{:#?}", arm.legs);
+    }
+    let uploads = play_on(
+        &over_ipv6(),
+        r#"
+        [relays.hot]
+        [[workloads]]
+        name = "100 kB"
+        bytes = "100 kB"
+        tls = "1.3"
+        [[arms]]
+        name = "direct"
+        "#,
+    );
+    assert!(
+        only(&uploads).floor_derivation.contains("105"),
+        "{uploads:#?}"
+    );
+}
+
+#[test]
+fn a_rival_s_loss_and_the_shares_of_all_are_measured() {
+    let document = play(
+        r#"
+        [hosts.client]
+        congestion-control = "reno"
+        [hosts.rival]
+        congestion-control = "reno"
+        [[workloads]]
+        name = "4 s"
+        kind = "stream"
+        duration = "4 s"
+        rivals = [{ count = 1, head-start = "1 s" }]
+        [[arms]]
+        name = "one"
+        [[arms]]
+        name = "three"
+        parallel = 3
+        "#,
+    );
+    let ceiling = only(&document).ceiling_bps.unwrap();
+    let mut harms = Vec::new();
+    for (arm, flows) in only(&document).arms.iter().zip([1, 3]) {
+        let rivals = arm.rivals.as_ref().unwrap();
+        assert_eq!((rivals.alone_bps.len(), rivals.own_bps.len()), (1, flows));
+        // Nobody gets more than there is, alone or together.
+        let together = rivals.beside_bps[0] + rivals.own_bps.iter().sum::<f64>();
+        assert!(
+            rivals.alone_bps[0] <= ceiling * 1.01 && together <= ceiling * 1.05,
+            "{rivals:#?} of {ceiling}"
+        );
+        let (harm, jain) = (rivals.harm.unwrap(), rivals.jain.unwrap());
+        let lost = 1.0 - rivals.beside_bps[0] / rivals.alone_bps[0];
+        assert!((harm - lost).abs() < 1e-9, "{rivals:#?}");
+        let shares = || rivals.beside_bps.iter().chain(&rivals.own_bps);
+        let (sum, squares) = shares().fold((0.0, 0.0), |(sum, squares), share| {
+            (sum + share, squares + share * share)
+        });
+        let count = (flows + 1) as f64;
+        assert!(
+            (jain - sum * sum / (count * squares)).abs() < 1e-9,
+            "{rivals:#?}"
+        );
+        harms.push(harm);
+    }
+    // Reno against Reno: one flow costs a rival about a half, three about three quarters.
+    assert!(harms[0] > 0.1 && harms[1] > harms[0], "{harms:?}");
+}
+
+#[test]
+fn a_shell_in_a_host_of_a_standing_lab_sees_its_network_and_the_endpoint() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    let scenario = PATH.replace("workloads", "standing")
+        + "[relays.hot]\n[[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n\
+           [[arms]]\nname = \"relay\"\nrelay = \"hot\"\n";
+    std::fs::write(&file, scenario).unwrap();
+    let mut lab = longhaul()
+        .args(["lab", "up"])
+        .arg(&file)
+        .arg("--out")
+        .arg(folder.path().join("out"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut talk = BufReader::new(lab.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("Ctrl-C ends it") {
+        assert!(talk.read_line(&mut said).unwrap() > 0, "it ended: {said}");
+    }
+    let shell = || {
+        let mut command = longhaul();
+        command.args(["lab", "shell", "--lab", "standing"]);
+        command
+    };
+    let hosts = run(&mut shell());
+    for host in ["client", "origin", "relay-hot"] {
+        assert!(
+            hosts.stdout.contains(&format!("{host} of standing")),
+            "{hosts:#?}"
+        );
+    }
+    let looked = run(shell().args([
+        "client",
+        "--",
+        "sh",
+        "-c",
+        "ip -o -4 addr show dev eth0; getent hosts storage.example; exit 7",
+    ]));
+    assert_eq!(looked.code, Some(7), "{looked:#?}");
+    assert!(
+        looked.stdout.contains("10.10.0.10/24") && looked.stdout.contains("192.0.2.10"),
+        "{looked:#?}"
+    );
+    // What comes on standard input is for the shell.
+    let mut piped = shell()
+        .arg("origin")
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut typed = piped.stdin.take().unwrap();
+    typed
+        .write_all(b"echo in $LONGHAUL_HOST; ip -o -4 addr; exit 3\n")
+        .unwrap();
+    drop(typed);
+    let left = Finished::from(piped.wait_with_output().unwrap());
+    assert_eq!(left.code, Some(3), "{left:#?}");
+    assert!(
+        left.stdout.contains("in origin") && left.stdout.contains("192.0.2.10/32"),
+        "{left:#?}"
+    );
+    let unknown = run(shell().arg("nobody"));
+    assert_eq!(unknown.code, Some(2), "{unknown:#?}");
+    assert!(unknown.stderr.contains("relay-hot"), "{unknown:#?}");
+
+    let id = lab.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(lab.wait().unwrap().code(), Some(0));
+    assert_eq!(run(&mut shell()).stdout, "");
 }
 
 #[test]

@@ -178,3 +178,34 @@ fn a_reader_that_leaves_early_is_no_failure() {
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn a_path_is_printed_for_netem_or_refused_by_name() {
+    let scenario = |name: &str| root().join("scenarios").join(name);
+    let printed = run(longhaul()
+        .args(["lab", "netem", "--device", "eth7"])
+        .arg(scenario("field/a-s3-loss.toml")));
+    assert_eq!(printed.code, Some(0), "{printed:#?}");
+    assert!(
+        printed
+            .stdout
+            .starts_with("tc qdisc add dev eth7 root handle 1: netem limit "),
+        "{printed:#?}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policed.toml");
+    let policed = "name = \"p\"\nseed = 1\n[path]\nrtt = \"20 ms\"\n\
+                   policer = { rate = \"10 Mbit/s\", burst = \"100 kB\" }\n\
+                   [[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n[[arms]]\nname = \"direct\"\n";
+    std::fs::write(&file, policed).unwrap();
+    let refused = run(longhaul()
+        .args(["lab", "netem", "--device", "eth7"])
+        .arg(&file));
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    assert!(
+        refused
+            .stderr
+            .contains("`policer` cannot be played by netem"),
+        "{refused:#?}"
+    );
+}

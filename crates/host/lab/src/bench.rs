@@ -5,6 +5,7 @@
 //! Arms whose hosts are set alike share a bench; the others have one each, all alive at once, so that their
 //! blocks can take turns.
 
+mod addresses;
 mod block;
 mod command;
 mod counters;
@@ -27,7 +28,7 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -188,7 +189,7 @@ impl Bench {
             let node = self.topology.node(place);
             End {
                 namespace: &node.namespace,
-                address: node.address.into(),
+                address: node.address,
             }
         };
         let (near, far) = (end(Place::Client), end(Place::Origin));
@@ -292,7 +293,7 @@ impl Bench {
         &self,
         place: Place,
         program: impl AsRef<std::ffi::OsStr>,
-        resolve: Option<(&str, Ipv4Addr)>,
+        resolve: Option<(&str, IpAddr)>,
     ) -> Result<std::process::Command, BenchError> {
         self.topology
             .command(place, program, resolve)
@@ -311,7 +312,7 @@ impl Bench {
     }
 
     /// What the origin's name resolves to at the client: the first relay, or the origin itself.
-    fn entry_of(&self, route: &[String]) -> Ipv4Addr {
+    fn entry_of(&self, route: &[String]) -> IpAddr {
         let first = self.plan.route(route).first().copied();
         self.topology
             .tcp_address(first.map_or(Place::Origin, Place::Hop))
@@ -355,7 +356,8 @@ fn hold(
     prefix: &str,
     logs: &Path,
 ) -> Result<Vec<Worker>, BenchError> {
-    let resolve = Some((scenario.origin.name.as_str(), topology::ORIGIN));
+    let origin = topology.address(Place::Origin);
+    let resolve = Some((scenario.origin.name.as_str(), origin));
     let mut holders = Vec::new();
     for (place, node) in topology.nodes() {
         let mut command = topology

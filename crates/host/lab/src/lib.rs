@@ -7,6 +7,7 @@
 pub mod bench;
 pub mod emulator;
 pub mod experiment;
+pub mod netem;
 pub mod probe;
 mod tap;
 mod worker;

@@ -12,9 +12,11 @@ use std::{env, thread};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use link::{Direction, Discipline, Fate, LossSpec, PathSpec, Policer, Red, Reorder, Shift};
-use longhaul_lab::emulator::{self, Event, Sample};
-use longhaul_lab::probe::{Depth, Unmeasured};
+use longhaul_lab::emulator::{self, Event, Interval, Sample};
+use longhaul_lab::netem::{self, NetemError};
+use longhaul_lab::probe::{self, Depth, End, Unmeasured};
 use sys::isolation::{self, Privilege};
+use sys::namespace::NetworkNamespace;
 use units::{Bytes, LossRate, Rate};
 
 use crate::support::{Bench, Family, Outcome, ensure, symmetric};
@@ -67,6 +69,10 @@ fn main() -> ExitCode {
         trial("the_emulator_shows_its_queue_and_its_work", readings),
         trial("a_path_is_quiet_when_nothing_is_on_its_way", quiet),
         trial("an_idle_emulator_sleeps", idle),
+        trial(
+            "netem_and_our_link_agree_where_the_kernel_has_netem",
+            agreement,
+        ),
         trial("without_a_rate_tcp_is_fast", unlimited),
     ];
     libtest_mimic::run(&arguments, tests).exit_code()
@@ -160,7 +166,7 @@ fn fast_rate() -> Outcome {
             "{mbit} Mbit/s over {family:?}: {:?} and {:?}, took {:?}, {:?}",
             reading.forward.rate, reading.backward.rate, reading.took, interval.counters.lateness,
         ));
-        let late = !interval.problems(rtt).is_empty();
+        let late = !interval.problems(rtt, Interval::PUNCTUAL).is_empty();
         for direction in Direction::BOTH {
             let reading = reading.direction(direction);
             match reading.rate {
@@ -451,6 +457,60 @@ fn idle() -> Outcome {
     bench.stop().map(|_| ())
 }
 
+/// Both emulators play the same path, and the probe finds the same. A kernel without netem has to say so, and
+/// how to get it; the comparison is not run there, which is printed.
+fn agreement() -> Outcome {
+    let path = symmetric(Duration::from_millis(40), 50, LossSpec::None);
+    let ends = ["near", "far"].map(NetworkNamespace::create);
+    let [near, far] = ends;
+    let (near, far) = (near?, far?);
+    near.veth("wan0", &far, "wan0")?;
+    for (namespace, number) in [(&near, 1), (&far, 2)] {
+        namespace.ip(&format!(
+            "addr add 10.201.0.{number}/24 dev wan0\nlink set wan0 up"
+        ))?;
+    }
+    let directions = [(&near, Direction::Forward), (&far, Direction::Backward)];
+    for (namespace, direction) in directions {
+        let tc = || namespace.command("tc");
+        match netem::apply(path.direction(direction), "wan0", tc) {
+            Ok(()) => {}
+            Err(NetemError::Missing) => {
+                let said = NetemError::Missing.to_string();
+                ensure(
+                    said.contains("modprobe sch_netem") && said.contains("the lab's own link"),
+                    said,
+                )?;
+                tell("not compared with netem: this kernel has none");
+                return Ok(());
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+    let end = |namespace, number| End {
+        namespace,
+        address: [10, 201, 0, number].into(),
+    };
+    let theirs = probe::measure(&path, end(&near, 1), end(&far, 2), Depth::Thorough)?;
+    let bench = Bench::new(&path)?;
+    let ours = bench.measure(Depth::Thorough)?;
+    bench.stop()?;
+    tell(&format!("ours: {ours:?}\nnetem: {theirs:?}"));
+    let apart = |one: f64, other: f64| (one / other - 1.0).abs();
+    let rtts = [&ours, &theirs].map(|reading| reading.rtt().unwrap_or_default().as_secs_f64());
+    ensure(apart(rtts[0], rtts[1]) < 0.02, format!("{rtts:?}"))?;
+    for direction in Direction::BOTH {
+        let rates = [&ours, &theirs].map(|reading| reading.direction(direction).rate);
+        let [Ok(one), Ok(other)] = rates else {
+            return Err(format!("no rate: {rates:?}").into());
+        };
+        // On Ethernet netem's bucket counts 14 bytes of every packet more.
+        let apart = one.bits_per_s().abs_diff(other.bits_per_s()) * 100 / other.bits_per_s();
+        ensure(apart < 3, format!("{one} and {other}"))?;
+    }
+    Ok(())
+}
+
 fn unlimited() -> Outcome {
     for delay_ms in [0, 35] {
         let rtt = Duration::from_millis(2 * delay_ms);
@@ -470,6 +530,15 @@ fn unlimited() -> Outcome {
         )?;
     }
     Ok(())
+}
+
+/// What everybody should know who reads a log.
+#[expect(
+    clippy::print_stderr,
+    reason = "standard output belongs to the harness"
+)]
+fn tell(line: &str) {
+    eprintln!("    {line}");
 }
 
 /// Measured figures, for whoever asks for them with `--nocapture`.

@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod csv;
+mod netem;
 pub(crate) mod new;
 mod progress;
 mod shell;
@@ -34,6 +35,7 @@ pub(crate) fn run(arguments: Lab) -> Result<ExitCode, Failure> {
         LabCommand::New(new) => new::run(&new),
         LabCommand::Up(up) => keep_up(&up),
         LabCommand::Shell(shell) => shell::run(&shell),
+        LabCommand::Netem(netem) => netem::run(&netem),
         LabCommand::Worker(worker) => worker::run(worker.role),
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use comparison::{Rivals, Transfer};
 use scenario::{Arm, Capture, Flow, Kind, Tls, Workload};
 use serde_json::Value;
-use units::format_span;
 
 use super::counters::KernelCounters;
 use super::sampler::{self, Sampler, Snapshot};
@@ -19,8 +18,6 @@ use crate::experiment::apparatus::{Task, Trial};
 use crate::probe::Depth;
 use crate::tap::Tap;
 
-/// Share of the round trip by which one of a hundred packets may be late.
-const LATENESS_SHARE: f64 = 0.02;
 /// Lateness that spoils nothing, however short the path: a scheduler's tick of a busy machine.
 const LATENESS_GRAIN: Duration = Duration::from_millis(1);
 /// Lateness that is allowed where it is bound to be larger and the run has said so: without real-time
@@ -370,24 +367,13 @@ impl Bench {
     /// Why nothing counts that was measured in this interval.
     fn problems_of(&self, interval: &Interval) -> Vec<String> {
         let path = &self.scenario.path;
-        let mut allowed = path.rtt.get().mul_f64(LATENESS_SHARE).max(LATENESS_GRAIN);
-        if path.bottleneck_rate().bits_per_s() > FAST || self.unpunctual.is_some() {
-            allowed = allowed.max(LATENESS_LOOSE);
-        }
-        let mut problems = Vec::new();
-        let p99 = interval.counters.lateness.p99_s;
-        if p99 > allowed.as_secs_f64() {
-            problems.push(format!(
-                "the link was late: one of a hundred packets by more than {:.1} ms, allowed are {}",
-                p99 * 1e3,
-                format_span(allowed)
-            ));
-        }
-        let gone = interval.counters.unreadable + interval.counters.undeliverable;
-        if gone > 0 {
-            problems.push(format!("{gone} packets were lost by the link itself"));
-        }
-        problems
+        let is_fast = path.bottleneck_rate().bits_per_s() > FAST;
+        let grain = if is_fast || self.unpunctual.is_some() {
+            LATENESS_LOOSE
+        } else {
+            LATENESS_GRAIN
+        };
+        interval.problems(path.rtt.get(), grain)
     }
 
     /// The counters of every host's kernel now.

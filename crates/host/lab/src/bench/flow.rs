@@ -1,7 +1,7 @@
 //! Streams, exchanges and bursts: `longhaul flow` at both ends, measured at the receiver.
 
 use std::ffi::OsString;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub(super) fn start_server(
     let mut command = topology
         .command(place, binary, None)
         .map_err(BenchError::Topology)?;
-    let listen = SocketAddrV4::new(topology.tcp_address(place), FLOW_PORT);
+    let listen = SocketAddr::new(topology.tcp_address(place), FLOW_PORT);
     command.args(["flow", "server", &listen.to_string(), "--json"]);
     if let Some(own) = &topology.node(place).own_tcp {
         command.args(own.arguments());
@@ -99,7 +99,7 @@ impl Bench {
         number: u32,
     ) -> Result<(Seen, Option<Document>), BenchError> {
         let mut client = self.client_command(&self.binary, job.route)?;
-        let server = SocketAddrV4::new(self.entry_of(job.route), FLOW_PORT);
+        let server = SocketAddr::new(self.entry_of(job.route), FLOW_PORT);
         client.args(["flow", "client", &server.to_string(), "--json"]);
         client.args(load(job));
         client.args(["--seed", &self.seed.to_string()]);

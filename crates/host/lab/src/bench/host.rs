@@ -7,9 +7,11 @@ use std::io;
 use std::process::Stdio;
 
 use profile::{TcpProfile, builtin};
-use scenario::{Host, HostName};
+use scenario::{Host, HostName, IpVersion};
 use sys::namespace::{NamespaceError, NetworkNamespace};
 use units::Bytes;
+
+use super::addresses;
 
 /// A host could not be set as the scenario says.
 #[derive(Debug, thiserror::Error)]
@@ -155,12 +157,12 @@ impl Settings {
         self.sysctls.push((key.into(), value.into()));
     }
 
-    /// Sets sysctls, the default route by `route` (such as `via 10.10.0.1`), and reads all of it back.
+    /// Sets sysctls, the default route of `ip` by `way` (such as `via 10.10.0.1`), and reads all of it back.
     pub(super) fn apply(
         &self,
         host: HostName,
         namespace: &NetworkNamespace,
-        route: &str,
+        (ip, way): (IpVersion, &str),
     ) -> Result<(), HostError> {
         let fail = |source| HostError::Namespace { host, source };
         // The last word counts: a profile may ask for what the scenario then sets otherwise.
@@ -180,21 +182,30 @@ impl Settings {
                 });
             }
         }
-        let mut line = format!("route add default {route}");
+        let mut line = format!("route add {} {way}", addresses::everywhere(ip));
         for (word, _, value) in &self.route {
             // Writing to a String cannot fail.
             let _ = write!(line, " {word} {value}");
         }
         namespace.ip(&line).map_err(fail)?;
-        self.check_route(host, namespace)
+        self.check_route(host, namespace, ip)
     }
 
-    fn check_route(&self, host: HostName, namespace: &NetworkNamespace) -> Result<(), HostError> {
+    fn check_route(
+        &self,
+        host: HostName,
+        namespace: &NetworkNamespace,
+        ip: IpVersion,
+    ) -> Result<(), HostError> {
         if self.route.is_empty() {
             return Ok(());
         }
         let output = namespace
             .command("ip")
+            .arg(match ip {
+                IpVersion::V4 => "-4",
+                IpVersion::V6 => "-6",
+            })
             .args(["-json", "-details", "route", "show", "default"])
             .stdin(Stdio::null())
             .output()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,9 +16,9 @@ use units::{Bytes, Span};
 use super::block::{HostCounters, Job, Seen};
 use super::command::{self, Placeholders};
 use super::stores::{CERTIFICATE, NEAR_STORE_PORT};
+use super::topology::Place;
 use super::{
     A_TRANSFER, ACCESS_KEY, BUCKET, Bench, BenchError, READY, SECRET_KEY, STORED, TRANSFER,
-    topology,
 };
 use crate::worker::{Worker, WorkerError};
 
@@ -88,7 +89,7 @@ impl Bench {
         let workload = job.workload;
         let verb = match workload.kind {
             Kind::Download => json!("get"),
-            Kind::Replicate => json!({ "copy": { "endpoint": near_store() } }),
+            Kind::Replicate => json!({ "copy": { "endpoint": self.near_store() } }),
             Kind::Upload | Kind::Stream | Kind::Exchange | Kind::Burst | Kind::Command => {
                 json!("put")
             }
@@ -274,11 +275,12 @@ impl Bench {
             self.port(job)
         )
     }
-}
 
-/// The store beside the client, from which objects are replicated.
-fn near_store() -> String {
-    format!("http://{}:{NEAR_STORE_PORT}", topology::CLIENT)
+    /// The store beside the client, from which objects are replicated.
+    fn near_store(&self) -> String {
+        let address = self.topology.address(Place::Client);
+        format!("http://{}", SocketAddr::new(address, NEAR_STORE_PORT))
+    }
 }
 
 /// Sizes of the objects of one transfer, which go one after the other.

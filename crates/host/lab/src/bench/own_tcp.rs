@@ -6,22 +6,25 @@
 //!
 //! On a LAN the namespace answers ARP for that address, so that nobody else has to know of it.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use scenario::{Host, Stack, Threshold};
+use scenario::{Host, IpVersion, Stack, Threshold};
 use sys::namespace::{NamespaceError, NetworkNamespace};
 
-/// The last four addresses of a LAN are the way to our own TCP.
-const PREFIX: u8 = 30;
+use super::addresses::neighbour;
+use super::topology::forwarding;
+
 const GATEWAY: u8 = 253;
 const OURS: u8 = 254;
+/// What a TCP segment without options holds over IPv6 on an MTU of 1500 bytes.
+const LARGEST_MSS_OVER_IPV6: u16 = 1_440;
 
 /// Our own TCP at a host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct OwnTcp {
     /// Where it is spoken to.
-    pub(super) address: Ipv4Addr,
-    gateway: Ipv4Addr,
+    pub(super) address: IpAddr,
+    gateway: IpAddr,
     /// The scenario's settings in the words of `longhaul flow`.
     knobs: Vec<String>,
 }
@@ -30,13 +33,26 @@ pub(super) struct OwnTcp {
 
 impl OwnTcp {
     /// What `host` asks for, on the LAN of `home`; `None` where it speaks its kernel's TCP.
-    pub(super) fn of(host: &Host, home: Ipv4Addr) -> Option<Self> {
-        let [a, b, c, _] = home.octets();
+    pub(super) fn of(host: &Host, home: IpAddr) -> Option<Self> {
+        let mut host = host.clone();
+        if home.is_ipv6() {
+            let mss = host.tcp.mss.unwrap_or(LARGEST_MSS_OVER_IPV6);
+            host.tcp.mss = Some(mss.min(LARGEST_MSS_OVER_IPV6));
+        }
         (host.stack() == Stack::Longhaul).then(|| Self {
-            address: Ipv4Addr::new(a, b, c, OURS),
-            gateway: Ipv4Addr::new(a, b, c, GATEWAY),
-            knobs: knobs(host),
+            address: neighbour(home, OURS),
+            gateway: neighbour(home, GATEWAY),
+            knobs: knobs(&host),
         })
+    }
+
+    /// The bits that only gateway and our own TCP have in common, on their LAN.
+    const fn prefix(&self) -> u8 {
+        match self.address {
+            IpAddr::V4(_) => 30,
+            // ::250 to ::257.
+            IpAddr::V6(_) => 125,
+        }
     }
 
     /// Arguments of `longhaul flow client` and `server`.
@@ -47,7 +63,7 @@ impl OwnTcp {
             "--address".to_owned(),
             self.address.to_string(),
             "--gateway".to_owned(),
-            format!("{}/{PREFIX}", self.gateway),
+            format!("{}/{}", self.gateway, self.prefix()),
         ]
         .into();
         words.extend(self.knobs.iter().cloned());
@@ -56,17 +72,31 @@ impl OwnTcp {
 
     /// Lets packets through the host's namespace, between `device` and whatever the TCP makes.
     pub(super) fn open_way(
+        &self,
         namespace: &NetworkNamespace,
-        device: &str,
-        is_lan: bool,
+        (device, is_lan): (&str, bool),
     ) -> Result<(), NamespaceError> {
-        namespace.set_sysctl("net.ipv4.ip_forward", "1")?;
-        if is_lan {
-            namespace.set_sysctl(&format!("net.ipv4.conf.{device}.proxy_arp"), "1")?;
-            // Proxies answer after a random delay of up to 0.8 s otherwise (`pneigh_enqueue`,
-            // net/core/neighbour.c), which the first SYN would be charged with.
-            namespace.set_sysctl(&format!("net.ipv4.neigh.{device}.proxy_delay"), "0")?;
+        let (family, ip) = match self.address {
+            IpAddr::V4(_) => ("ipv4", IpVersion::V4),
+            IpAddr::V6(_) => ("ipv6", IpVersion::V6),
+        };
+        namespace.set_sysctl(forwarding(ip), "1")?;
+        if !is_lan {
+            return Ok(());
         }
+        match ip {
+            IpVersion::V4 => {
+                namespace.set_sysctl(&format!("net.ipv4.conf.{device}.proxy_arp"), "1")?;
+            }
+            IpVersion::V6 => {
+                namespace.set_sysctl(&format!("net.ipv6.conf.{device}.proxy_ndp"), "1")?;
+                // Unlike ARP's, this proxy answers for addresses that it was told.
+                namespace.ip(&format!("neigh add proxy {} dev {device}", self.address))?;
+            }
+        }
+        // Proxies answer after a random delay of up to 0.8 s otherwise (`pneigh_enqueue`,
+        // net/core/neighbour.c), which the first SYN would be charged with.
+        namespace.set_sysctl(&format!("net.{family}.neigh.{device}.proxy_delay"), "0")?;
         Ok(())
     }
 }
@@ -112,10 +142,12 @@ fn knobs(host: &Host) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const HOME: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 10);
-
     fn arguments(toml: &str) -> Option<String> {
-        let own = OwnTcp::of(&toml::from_str(toml).unwrap(), HOME)?;
+        arguments_at("10.10.0.10", toml)
+    }
+
+    fn arguments_at(home: &str, toml: &str) -> Option<String> {
+        let own = OwnTcp::of(&toml::from_str(toml).unwrap(), home.parse().unwrap())?;
         Some(own.arguments().join(" "))
     }
 
@@ -151,5 +183,15 @@ mod tests {
         );
         let infinite = arguments("stack = \"longhaul\"\ntcp.initial-ssthresh = \"infinite\"");
         assert!(infinite.unwrap().ends_with("--initial-ssthresh infinite"));
+    }
+    #[test]
+    fn over_ipv6_a_segment_is_20_bytes_smaller() {
+        let plain = arguments_at("2001:db8:192::10", "stack = \"longhaul\"").unwrap();
+        assert_eq!(
+            plain,
+            "--stack longhaul --address 2001:db8:192::254 --gateway 2001:db8:192::253/125 --mss 1440"
+        );
+        let small = arguments_at("fd00:10:10::10", "stack = \"longhaul\"\ntcp.mss = 1000");
+        assert!(small.unwrap().ends_with("--mss 1000"));
     }
 }

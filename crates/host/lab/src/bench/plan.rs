@@ -2,7 +2,6 @@
 //! stand on it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 
 use scenario::{Host, HostName, Scenario, Site};
 
@@ -108,16 +107,6 @@ impl Plan {
     }
 }
 
-/// The address of hop number `index` on its LAN.
-pub(super) fn hop_address(site: Site, index: usize) -> Ipv4Addr {
-    // 10 to 19 are the ends', 30 to 39 the rivals', from 252 on our own TCP's.
-    let host = u8::try_from(if index < 10 { 20 + index } else { 30 + index }).unwrap_or(u8::MAX);
-    match site {
-        Site::Near => Ipv4Addr::new(10, 10, 0, host),
-        Site::Far => Ipv4Addr::new(192, 0, 2, host),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,11 +182,5 @@ mod tests {
         assert_eq!(plan.route(&pair), [1, 2]);
         assert_eq!(plan.route(&pair[..1]), [0]);
         assert_eq!(plan.route(&pair[1..]), [2]);
-    }
-
-    #[test]
-    fn addresses_of_hops_meet_no_other() {
-        let mut seen = BTreeSet::from([Ipv4Addr::new(10, 10, 0, 10), Ipv4Addr::new(10, 10, 0, 30)]);
-        assert!((0..100).all(|index| seen.insert(hop_address(Site::Near, index))));
     }
 }

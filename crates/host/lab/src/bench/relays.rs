@@ -1,6 +1,6 @@
 //! Relays of a bench: our own in each of their modes, or another program in their place.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use record::lab::Priming;
@@ -101,7 +101,7 @@ impl Bench {
             .captures_relays()
             .then(|| self.tap_at(Place::Hop(index), None, &format!("at-{host}")))
             .transpose()?;
-        let peer = self.topology.address(Place::Hop(index)).into();
+        let peer = self.topology.address(Place::Hop(index));
         let behind = self
             .origin_fills_pool(index)
             .then(|| self.tap_at(Place::Origin, Some(peer), &format!("at-origin-of-{host}")))
@@ -134,7 +134,7 @@ impl Bench {
         let mut command = self.command(
             Place::Hop(index),
             &self.binary,
-            Some((&origin.name, *target.ip())),
+            Some((&origin.name, target.ip())),
         )?;
         command.args(["relay", "http", "--json"]);
         command.args([
@@ -178,7 +178,7 @@ impl Bench {
     ) -> Result<Worker, BenchError> {
         let (listen, target) = self.ends_of(index, port);
         let place = Place::Hop(index);
-        let resolve = Some((self.scenario.origin.name.as_str(), *target.ip()));
+        let resolve = Some((self.scenario.origin.name.as_str(), target.ip()));
         let command = if let Some(line) = &spec.command {
             let placeholders = Placeholders::new([
                 ("address", listen.ip().to_string()),
@@ -215,17 +215,14 @@ impl Bench {
     }
 
     /// Where hop `index` listens, and where it connects to.
-    fn ends_of(&self, index: usize, port: u16) -> (SocketAddrV4, SocketAddrV4) {
+    fn ends_of(&self, index: usize, port: u16) -> (SocketAddr, SocketAddr) {
         let hop = &self.plan.hops[index];
         let next = self.plan.route(&hop.behind).first().copied();
         let target = self
             .topology
             .tcp_address(next.map_or(Place::Origin, Place::Hop));
         let listen = self.topology.address(Place::Hop(index));
-        (
-            SocketAddrV4::new(listen, port),
-            SocketAddrV4::new(target, port),
-        )
+        (SocketAddr::new(listen, port), SocketAddr::new(target, port))
     }
 
     fn worker_name(&self, index: usize) -> String {

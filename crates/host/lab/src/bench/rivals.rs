@@ -1,7 +1,7 @@
 //! Flows of somebody else on the same path: started before a block's transfers, measured beside them, and
 //! once without them.
 
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use scenario::{Flow, Rival, Workload};
@@ -47,7 +47,7 @@ impl Bench {
     }
 
     fn begin_rivals(&mut self, rivals: &[Rival]) -> Result<RunningRivals, BenchError> {
-        let server = SocketAddrV4::new(self.topology.address(Place::RivalSink), FLOW_PORT);
+        let server = SocketAddr::new(self.topology.address(Place::RivalSink), FLOW_PORT);
         let mut running = RunningRivals {
             processes: Vec::new(),
             began: Snapshot::default(),

@@ -1,7 +1,6 @@
 //! `TCP_INFO` of the sockets that send across the WAN, at regular intervals while a block runs.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -9,6 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sys::namespace::{NamespaceError, NetworkNamespace};
 use sys::sock_diag::{SockDiag, SockDiagError, TcpSocket};
+
+use super::addresses::is_near;
 
 /// All sockets of a host with a peer beyond the WAN, at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -158,14 +159,8 @@ fn snapshot(kernel: &mut SockDiag) -> Result<Snapshot, SockDiagError> {
 
 /// Whether its ends are on different LANs.
 fn crosses_the_wan(socket: &TcpSocket) -> bool {
-    let is_near = |address: std::net::IpAddr| match address {
-        std::net::IpAddr::V4(address) => address & Ipv4Addr::new(255, 255, 255, 0) == NEAR_NETWORK,
-        std::net::IpAddr::V6(_) => false,
-    };
     is_near(socket.local.ip()) != is_near(socket.peer.ip())
 }
-
-const NEAR_NETWORK: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 0);
 
 fn reading(socket: &TcpSocket) -> Option<Reading> {
     let info = socket.info.as_ref()?;

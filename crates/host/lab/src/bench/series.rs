@@ -1,5 +1,7 @@
 //! From snapshots of sockets and samples of the queue to the series of one transfer.
 
+use std::collections::BTreeSet;
+
 use record::lab::{Series, SeriesPoint};
 
 use super::sampler::{Reading, Snapshot};
@@ -35,10 +37,8 @@ impl Observation {
         let mut points = Vec::new();
         let mut resent = 0;
         let mut before: Option<&Snapshot> = None;
-        for snapshot in &self.snapshots {
-            if snapshot.at_unix_s > to_s + self.interval_s {
-                break;
-            }
+        let snapshots = self.of_transfer(from_s, to_s);
+        for snapshot in &snapshots {
             if snapshot.at_unix_s >= from_s && !snapshot.sockets.is_empty() {
                 let active = active(before, snapshot);
                 let some = |sum: u64| (!active.is_empty()).then_some(sum);
@@ -59,6 +59,36 @@ impl Observation {
             interval_s: self.interval_s,
             points,
         })
+    }
+
+    /// What was seen until the end of a transfer, without sockets of the one before: those that were there
+    /// already and gained nothing later than their last acknowledgement's way back, a round trip.
+    fn of_transfer(&self, from_s: f64, to_s: f64) -> Vec<Snapshot> {
+        let until = to_s + self.interval_s;
+        let seen = self.snapshots.iter().filter(|look| look.at_unix_s <= until);
+        let mut snapshots: Vec<Snapshot> = seen.cloned().collect();
+        let mut old = BTreeSet::new();
+        let mut at_work = BTreeSet::new();
+        let mut before: Option<&Snapshot> = None;
+        for snapshot in &snapshots {
+            for (cookie, reading) in &snapshot.sockets {
+                let known = before.and_then(|before| before.sockets.get(cookie));
+                let late_s = from_s + reading.rtt_s.unwrap_or_default();
+                if snapshot.at_unix_s < from_s {
+                    old.insert(*cookie);
+                } else if snapshot.at_unix_s > late_s
+                    && known.is_none_or(|known| known.acknowledged < reading.acknowledged)
+                {
+                    at_work.insert(*cookie);
+                }
+            }
+            before = Some(snapshot);
+        }
+        for snapshot in &mut snapshots {
+            let belongs = |cookie: &u64| !old.contains(cookie) || at_work.contains(cookie);
+            snapshot.sockets.retain(|cookie, _| belongs(cookie));
+        }
+        snapshots
     }
 
     /// Payload bits per second that were acknowledged between two moments, by looks at least as far apart as
@@ -200,6 +230,24 @@ mod tests {
         assert_eq!(series.points[0].queue, Some(3_000));
         assert!((series.points[1].at_s - 1.5).abs() < 1e-9);
         assert_eq!(series.points[1].queue, Some(3_000));
+    }
+
+    #[test]
+    fn the_tail_of_the_transfer_before_is_left_out() {
+        let observation = Observation {
+            snapshots: vec![
+                snapshot(9.0, &[(1, 900)]),
+                // Its last acknowledgement comes within a round trip, 0.1 s.
+                snapshot(10.05, &[(1, 1_000), (2, 0)]),
+                snapshot(11.0, &[(1, 1_000), (2, 500)]),
+            ],
+            ..observation()
+        };
+        let series = observation.series(10.0, 12.0).unwrap();
+        let windows: Vec<Option<u64>> = series.points.iter().map(|point| point.cwnd).collect();
+        assert_eq!(windows, [Some(14_480), Some(14_480)]);
+        let goodput = series.points[1].goodput_bps.unwrap();
+        assert!((goodput - 4_000.0 / 0.95).abs() < 1e-6, "{goodput}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The stores of a bench: the origin, and the one beside the client from which objects are replicated.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use scenario::{Kind, Scenario};
 use serde_json::json;
 
 use super::objects::sizes;
-use super::topology::{self, Place, Topology};
+use super::topology::{Place, Topology};
 use super::{ACCESS_KEY, BUCKET, BenchError, READY, SECRET_KEY};
 use crate::worker::Worker;
 
@@ -40,10 +40,10 @@ pub(super) fn start_origin(
         .any(|workload| workload.tls.is_some())
         || scenario.arms.iter().any(|arm| arm.tls.is_some());
     let tls = with_tls.then(|| {
-        let listen = SocketAddrV4::new(topology::ORIGIN, scenario.origin.tls_port());
+        let listen = SocketAddr::new(topology.address(Place::Origin), scenario.origin.tls_port());
         json!({ "listen": listen, "name": scenario.origin.name })
     });
-    let listen = SocketAddrV4::new(topology::ORIGIN, scenario.origin.port);
+    let listen = SocketAddr::new(topology.address(Place::Origin), scenario.origin.port);
     let command = topology
         .command(Place::Origin, binary, None)
         .map_err(BenchError::Topology)?;
@@ -73,7 +73,7 @@ pub(super) fn start_near_store(
     if made.is_empty() {
         return Ok(None);
     }
-    let listen = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, NEAR_STORE_PORT);
+    let listen = SocketAddr::new(topology.address(Place::Client), NEAR_STORE_PORT);
     let command = topology
         .command(Place::Client, binary, None)
         .map_err(BenchError::Topology)?;
@@ -99,7 +99,7 @@ type Identity = (String, String);
 fn start(
     name: &str,
     mut command: Command,
-    listen: SocketAddrV4,
+    listen: SocketAddr,
     tls: Option<&serde_json::Value>,
     (seed, made): (u64, &[u64]),
     logs: &Path,

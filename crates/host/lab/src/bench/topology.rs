@@ -8,37 +8,29 @@
 //!
 //! Each relay is a host of its own and stands beside the way: in the direct arms it is not on the path at
 //! all. Where nothing but the origin lives at the far end, the origin holds the end of the WAN itself, which
-//! saves a hop.
+//! saves a hop. Over IPv6 addresses have the same last word in other networks ([`addresses`]).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use link::PathSpec;
-use scenario::{HostName, Relay, Scenario, Site};
+use scenario::{HostName, IpVersion, Relay, Scenario, Site};
 use sys::isolation;
 use sys::namespace::{NamespaceError, NetworkNamespace};
 use sys::tun::{Tun, TunError};
 use wire::LinkType;
 
+use super::addresses::{self, END, RIVAL, ROUTER};
 use super::host::{HostError, Settings};
 use super::own_tcp::OwnTcp;
-use super::plan::{Plan, hop_address};
+use super::plan::Plan;
 use crate::emulator;
-
-/// The client's address on the near LAN.
-pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 10);
-const RIVAL: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 30);
-const SITE: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 1);
-/// The origin's address (TEST-NET-1, RFC 5737).
-pub(super) const ORIGIN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
-const RIVAL_SINK: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 30);
-const FAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// The device of a host on its LAN.
 const LAN: &str = "eth0";
@@ -81,7 +73,7 @@ pub(super) struct Node {
     /// What talk and files call it.
     pub(super) name: String,
     pub(super) namespace: NetworkNamespace,
-    pub(super) address: Ipv4Addr,
+    pub(super) address: IpAddr,
     /// The device that everything passes.
     pub(super) device: &'static str,
     /// Its TCP, where that is ours.
@@ -150,9 +142,10 @@ impl Topology {
     ) -> Result<Self, TopologyError> {
         let namespace =
             |name: &str| NetworkNamespace::create(name).map_err(TopologyError::Namespace);
+        let ip = scenario.path.ip;
         let mut nodes = BTreeMap::new();
         for place in places(plan) {
-            let (host, name, site, address) = describe(place, plan);
+            let (host, name, site, address) = describe(place, plan, ip);
             let on_wan = place == Place::Origin && !plan.far_lan;
             let node = Node {
                 host,
@@ -176,7 +169,7 @@ impl Topology {
         } else {
             Tun::create_in(&nodes[&Place::Origin].namespace, WAN).map_err(TopologyError::Tun)?
         };
-        wire_up(&nodes, &routers).map_err(TopologyError::Namespace)?;
+        wire_up(&nodes, &routers, ip).map_err(TopologyError::Namespace)?;
         for (place, node) in &nodes {
             configure(scenario, plan, *place, node).map_err(TopologyError::Host)?;
         }
@@ -197,12 +190,12 @@ impl Topology {
         self.nodes.iter().map(|(place, node)| (*place, node))
     }
 
-    pub(super) fn address(&self, place: Place) -> Ipv4Addr {
+    pub(super) fn address(&self, place: Place) -> IpAddr {
         self.node(place).address
     }
 
     /// Where the TCP of a place is spoken to, be it the kernel's or ours.
-    pub(super) fn tcp_address(&self, place: Place) -> Ipv4Addr {
+    pub(super) fn tcp_address(&self, place: Place) -> IpAddr {
         let node = self.node(place);
         node.own_tcp
             .as_ref()
@@ -215,7 +208,7 @@ impl Topology {
         &self,
         place: Place,
         program: impl AsRef<OsStr>,
-        resolve: Option<(&str, Ipv4Addr)>,
+        resolve: Option<(&str, IpAddr)>,
     ) -> Result<Command, TopologyError> {
         let node = self.node(place);
         let mut command = node.namespace.command(program);
@@ -279,15 +272,18 @@ fn places(plan: &Plan) -> Vec<Place> {
     places
 }
 
-fn describe(place: Place, plan: &Plan) -> (HostName, String, Site, Ipv4Addr) {
-    let plain = |host: HostName, site, address| (host, host.as_str().to_owned(), site, address);
+fn describe(place: Place, plan: &Plan, ip: IpVersion) -> (HostName, String, Site, IpAddr) {
+    let plain = |host: HostName, site, number| {
+        let address = addresses::address(ip, site, number);
+        (host, host.as_str().to_owned(), site, address)
+    };
     match place {
-        Place::Client => plain(HostName::Client, Site::Near, CLIENT),
-        Place::Origin => plain(HostName::Origin, Site::Far, ORIGIN),
+        Place::Client => plain(HostName::Client, Site::Near, END),
+        Place::Origin => plain(HostName::Origin, Site::Far, END),
         Place::Rival => plain(HostName::Rival, Site::Near, RIVAL),
         Place::RivalSink => {
-            let name = "rival-sink".to_owned();
-            (HostName::Rival, name, Site::Far, RIVAL_SINK)
+            let (host, _, site, address) = plain(HostName::Rival, Site::Far, RIVAL);
+            (host, "rival-sink".to_owned(), site, address)
         }
         Place::Hop(index) => {
             let hop = &plan.hops[index];
@@ -300,7 +296,8 @@ fn describe(place: Place, plan: &Plan) -> (HostName, String, Site, Ipv4Addr) {
                 // Writing to a String cannot fail.
                 let _ = write!(name, "-to-{relay}");
             }
-            (host, name, hop.site, hop_address(hop.site, index))
+            let address = addresses::hop(ip, hop.site, index);
+            (host, name, hop.site, address)
         }
     }
 }
@@ -309,12 +306,12 @@ fn describe(place: Place, plan: &Plan) -> (HostName, String, Site, Ipv4Addr) {
 fn wire_up(
     nodes: &BTreeMap<Place, Node>,
     routers: &[NetworkNamespace],
+    ip: IpVersion,
 ) -> Result<(), NamespaceError> {
-    let sites = [
-        (Site::Near, SITE, "192.0.2.0/24"),
-        (Site::Far, FAR, "10.10.0.0/24"),
-    ];
-    for (router, (site, address, beyond)) in routers.iter().zip(sites) {
+    let prefix = addresses::prefix(ip);
+    let flags = address_flags(ip);
+    let sites = [(Site::Near, Site::Far), (Site::Far, Site::Near)];
+    for (router, (site, other)) in routers.iter().zip(sites) {
         let mut lines = String::from("link add lan0 type bridge\n");
         let on_lan = nodes
             .values()
@@ -325,28 +322,49 @@ fn wire_up(
             // Writing to a String cannot fail.
             let _ = writeln!(lines, "link set {port} master lan0 up");
             node.namespace.ip(&format!(
-                "addr add {}/24 dev {LAN}\nlink set {LAN} up\n",
+                "addr add {}/{prefix} dev {LAN} {flags}\nlink set {LAN} up\n",
                 node.address
             ))?;
         }
+        let address = addresses::address(ip, site, ROUTER);
+        let beyond = addresses::network(ip, other);
         let _ = write!(
             lines,
-            "addr add {address}/24 dev lan0\n\
+            "addr add {address}/{prefix} dev lan0 {flags}\n\
              link set lan0 up\n\
              link set {WAN} up\n\
              route add {beyond} dev {WAN}\n"
         );
         router.ip(&lines)?;
-        router.set_sysctl("net.ipv4.ip_forward", "1")?;
+        router.set_sysctl(forwarding(ip), "1")?;
     }
     Ok(())
+}
+
+/// Addresses are ours alone: nobody has to be asked, for a second, whether they are taken (RFC 4862 section 5.4).
+const fn address_flags(ip: IpVersion) -> &'static str {
+    match ip {
+        IpVersion::V4 => "",
+        IpVersion::V6 => "nodad",
+    }
+}
+
+/// The sysctl by which a host passes on what is not for it.
+pub(super) const fn forwarding(ip: IpVersion) -> &'static str {
+    match ip {
+        IpVersion::V4 => "net.ipv4.ip_forward",
+        IpVersion::V6 => "net.ipv6.conf.all.forwarding",
+    }
 }
 
 /// Settings of one host, and its way out.
 fn configure(scenario: &Scenario, plan: &Plan, place: Place, node: &Node) -> Result<(), HostError> {
     let host = node.host;
+    let ip = scenario.path.ip;
+    let address = node.address;
     if node.device == WAN {
-        let lines = format!("addr add {ORIGIN}/32 dev {WAN}\nlink set {WAN} up\n");
+        let flags = address_flags(ip);
+        let lines = format!("addr add {address} dev {WAN} {flags}\nlink set {WAN} up\n");
         node.namespace
             .ip(&lines)
             .map_err(|source| HostError::Namespace { host, source })?;
@@ -356,18 +374,17 @@ fn configure(scenario: &Scenario, plan: &Plan, place: Place, node: &Node) -> Res
         Place::Client | Place::Origin | Place::Rival | Place::RivalSink => None,
     };
     let own_control = relay.and_then(|relay: &Relay| relay.congestion_control.as_deref());
-    let settings = if node.own_tcp.is_some() {
-        OwnTcp::open_way(&node.namespace, node.device, node.device == LAN)
+    let settings = if let Some(own) = &node.own_tcp {
+        own.open_way(&node.namespace, (node.device, node.device == LAN))
             .map_err(|source| HostError::Namespace { host, source })?;
         // Its knobs are the process's that speaks it; the kernel here only forwards.
         Settings::default()
     } else {
         Settings::of(&plan.host(host), own_control)?
     };
-    let route = match (node.device, node.site) {
-        (WAN, _) => format!("dev {WAN} src {ORIGIN}"),
-        (_, Site::Near) => format!("via {SITE}"),
-        (_, Site::Far) => format!("via {FAR}"),
+    let way = match node.device {
+        WAN => format!("dev {WAN} src {address}"),
+        _ => format!("via {}", addresses::address(ip, node.site, ROUTER)),
     };
-    settings.apply(host, &node.namespace, &route)
+    settings.apply(host, &node.namespace, (ip, &way))
 }

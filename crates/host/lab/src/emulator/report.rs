@@ -189,16 +189,18 @@ impl From<Granted> for Realtime {
 
 /// Share of the round trip by which one packet of a hundred may be late.
 const LATENESS_SHARE: f64 = 0.02;
-/// Lateness that is always allowed: what the link promises up to 100 Mbit/s.
-const LATENESS_GRAIN: Duration = Duration::from_micros(300);
 
 impl Interval {
+    /// What the link promises up to 100 Mbit/s on a machine that has nothing else to do.
+    pub const PUNCTUAL: Duration = Duration::from_micros(300);
+
     /// Why nothing that was measured in this interval counts on a path with this round-trip time, in words;
-    /// empty where the link did its work.
+    /// empty where the link did its work. One packet of a hundred may be 2 % of the round trip late, or
+    /// `grain` where that is more, such as [`PUNCTUAL`](Self::PUNCTUAL).
     #[must_use]
-    pub fn problems(&self, rtt: Duration) -> Vec<String> {
+    pub fn problems(&self, rtt: Duration, grain: Duration) -> Vec<String> {
         let mut problems = Vec::new();
-        let allowed = rtt.mul_f64(LATENESS_SHARE).max(LATENESS_GRAIN);
+        let allowed = rtt.mul_f64(LATENESS_SHARE).max(grain);
         let p99 = Duration::try_from_secs_f64(self.counters.lateness.p99_s).unwrap_or_default();
         if p99 > allowed {
             problems.push(format!(
@@ -307,17 +309,24 @@ mod tests {
     #[test]
     fn a_link_that_was_late_for_its_path_spoils_what_was_measured() {
         let (short, long) = (Duration::from_millis(1), Duration::from_millis(70));
-        assert_eq!(interval(0.000_299, 0).problems(short), Vec::<String>::new());
-        assert_eq!(interval(0.001_3, 0).problems(long), Vec::<String>::new());
+        let grain = Interval::PUNCTUAL;
         assert_eq!(
-            interval(0.001_5, 3).problems(long),
+            interval(0.000_299, 0).problems(short, grain),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            interval(0.001_3, 0).problems(long, grain),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            interval(0.001_5, 3).problems(long, grain),
             [
                 "the link delivered one packet in a hundred later than 1.5 ms, allowed are 1.4 ms: the \
                  machine is too busy for this path",
                 "3 packets were lost by the link itself",
             ]
         );
-        assert_eq!(interval(0.000_301, 0).problems(short).len(), 1);
+        assert_eq!(interval(0.000_301, 0).problems(short, grain).len(), 1);
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
         }
     }
     let has_own_tcp = (0..scenario.arms.len()).any(|arm| !scenario.userspace_hosts(arm).is_empty());
+    if has_own_tcp && scenario.path.ip == IpVersion::V6 {
+        let message = "our own TCP speaks IPv4 in the lab: over IPv6 neighbour discovery would cost its first \
+                       handshake two seconds";
+        refuse("path.ip".to_owned(), message);
+    }
     for (name, relay) in &scenario.relays {
         if relay.mode == RelayMode::Tls && relay.command.is_none() {
             let message = "the lab can't play relays that end TLS; use `mode = \"tcp\"`";
@@ -44,10 +49,6 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
             let message = "our relay sets it by its profile: set `server-profile`, or a `command`";
             refuse(format!("relays.{name}.congestion-control"), message);
         }
-    }
-    if scenario.path.ip == IpVersion::V6 {
-        let message = "the lab's hosts speak IPv4; `longhaul simulate` plays this";
-        refuse("path.ip".to_owned(), message);
     }
     for (index, workload) in scenario.workloads.iter().enumerate() {
         if workload.kind == Kind::Exchange && workload.idle.is_some() {
@@ -83,6 +84,7 @@ mod tests {
             name = "s"
             seed = 1
             [path]
+            ip = "v6"
             rtt = "20 ms"
             rate = "100 Mbit/s"
             queue = "100 kB"
@@ -113,6 +115,7 @@ mod tests {
             [
                 "arms[0].hosts.rival.stack",
                 "hosts.rival.profile",
+                "path.ip",
                 "relays.ends.mode",
                 "workloads[0].idle",
                 "workloads[1].kind",

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use capture::Reader;
+use capture::Capture;
 use record::LimitSeconds;
 use record::explain::{Connection, Direction, Document};
 use record::lab;
+use wire::Observation;
 
 use crate::bench::{Lasts, Leg, LegCapture};
 
@@ -99,17 +100,22 @@ fn within(direction: &Direction, opened_s: f64, moments: &[(f64, f64)], limits: 
     }
 }
 
-/// When the first packet of a capture passed, in seconds since 1970; `None` where there is none.
+/// From when on `explain` counts the seconds of a capture, in seconds since 1970: its first packet of a
+/// connection, whatever neighbours asked one another before. `None` where there is none.
 fn first_packet_s(file: &Path) -> Option<f64> {
     const CHUNK: usize = 64 * 1024;
     let mut file = File::open(file).ok()?;
-    let mut reader = Reader::new();
+    let mut capture = Capture::new();
     let mut chunk = vec![0; CHUNK];
     loop {
         let length = file.read(&mut chunk).ok().filter(|length| *length > 0)?;
-        reader.feed(&chunk[..length]);
-        if let Some(packet) = reader.next_packet().ok()? {
-            return Some(packet.at.as_secs_f64());
+        capture.feed(&chunk[..length]);
+        while let Some(observation) = capture.next_observation().ok()? {
+            match observation {
+                Observation::Tcp(segment) => return Some(segment.at.as_secs_f64()),
+                Observation::IcmpEcho(echo) => return Some(echo.at.as_secs_f64()),
+                Observation::Other(_) => {}
+            }
         }
     }
 }

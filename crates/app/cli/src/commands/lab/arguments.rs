@@ -1,8 +1,8 @@
-//! The command lines of `lab up` and `lab shell`.
+//! The command lines of `lab up`, `lab shell` and `lab netem`.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// Build a scenario's network with everything on it, and keep it until Ctrl-C.
 ///
@@ -48,4 +48,41 @@ pub(crate) struct LabShell {
     /// What to run instead of a shell.
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
+}
+
+/// Print a scenario's path as `tc` commands for netem, Linux's own emulator.
+///
+/// For a machine between two others, or an end that only sends: netem works on what leaves a device. What it
+/// cannot do (a policer, a trace, a schedule, managed queues, lists of losses) is refused by name. The lab itself
+/// never needs it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul lab netem scenarios/field/a-s3-loss.toml --device eth0
+  longhaul lab netem my.toml --device eth1 --direction backward --apply")]
+pub(crate) struct LabNetem {
+    /// The scenario, in TOML; of a sweep, the first combination.
+    #[arg(value_name = "SCENARIO")]
+    pub(crate) scenario: PathBuf,
+
+    /// The device that packets leave by.
+    #[arg(long, value_name = "DEV")]
+    pub(crate) device: String,
+
+    /// Which way of the path: forward is from client to origin.
+    #[arg(long, value_enum, default_value = "forward")]
+    pub(crate) direction: Way,
+
+    /// Also run the commands, here and now. Needs root and a kernel with netem.
+    #[arg(long)]
+    pub(crate) apply: bool,
+}
+
+/// A direction of a path.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Way {
+    /// From client to origin.
+    Forward,
+    /// From origin to client.
+    Backward,
 }
