@@ -10,6 +10,7 @@ use units::{Bytes, Rate};
 use crate::commands::flow::arguments::Flow;
 use crate::commands::lab::arguments::{LabNetem, LabShell, LabUp};
 use crate::commands::lab::new::LabNew;
+use crate::commands::trunk::arguments::Trunk;
 use crate::commands::tune::arguments::Tune;
 
 /// Makes TCP fast over distance: tells why a transfer is slow, predicts what each remedy would bring,
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Explain(Explain),
     Simulate(Simulate),
     Relay(Relay),
+    Trunk(Trunk),
     Lab(Lab),
     Flow(Flow),
     Profile(Profile),
@@ -481,7 +483,7 @@ pub(crate) struct RelayCheck {
 }
 
 /// `:9000` means every address; a bare port is refused, since it names no side.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let full = if text.starts_with(':') {
         format!("0.0.0.0{text}")
     } else {

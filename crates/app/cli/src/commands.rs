@@ -8,5 +8,6 @@ pub(crate) mod profile;
 pub(crate) mod relay;
 pub(crate) mod schema;
 pub(crate) mod simulate;
+pub(crate) mod trunk;
 pub(crate) mod tune;
 pub(crate) mod version;

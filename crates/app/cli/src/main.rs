@@ -44,5 +44,6 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Schema(schema) => commands::schema::run(&schema),
         Command::Simulate(simulate) => commands::simulate::run(&simulate),
         Command::Tune(tune) => commands::tune::run(&tune),
+        Command::Trunk(trunk) => commands::trunk::run(&trunk),
     }
 }

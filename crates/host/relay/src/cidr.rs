@@ -30,6 +30,12 @@ impl Cidr {
         address.is_ipv4() == self.network.is_ipv4()
             && masked(address, self.length) == masked(self.network, self.length)
     }
+
+    /// Whether it contains every address of its family.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.length == 0
+    }
 }
 
 // === impl Admission ===

@@ -2,7 +2,7 @@
 
 mod admin;
 mod balance;
-mod front;
+pub(crate) mod front;
 mod options;
 mod tcp;
 #[cfg(test)]
@@ -249,7 +249,7 @@ impl Config {
 }
 
 /// The relays of one kind that are valid; the problems of the others say which relay they are about.
-fn resolve_all<O, R>(
+pub(crate) fn resolve_all<O, R>(
     all: Vec<O>,
     kind: &str,
     problems: &mut Vec<String>,

@@ -9,6 +9,8 @@ use serde::Serialize;
 use sys::tcp_info::TcpInfo;
 use units::Rate;
 
+use crate::trunk::TrunkEvent;
+
 /// Where events go.
 pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
 
@@ -218,6 +220,9 @@ pub enum Event {
         /// Share of them that a hot connection served.
         hot_ratio: Option<f64>,
     },
+    /// Something that happened on a trunk.
+    #[serde(untagged)]
+    Trunk(Box<TrunkEvent>),
 }
 
 /// A relayed byte stream that is over.

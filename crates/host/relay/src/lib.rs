@@ -48,6 +48,7 @@ mod session;
 mod stream;
 mod tcp;
 mod tls;
+pub mod trunk;
 mod upstream;
 
 pub use check::{CheckError, RelayReport, Report, check};

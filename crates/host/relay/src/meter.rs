@@ -140,7 +140,8 @@ impl Meter {
             | Event::Reloaded { .. }
             | Event::ReloadFailed { .. }
             | Event::Draining { .. }
-            | Event::Stopped { .. } => {}
+            | Event::Stopped { .. }
+            | Event::Trunk(_) => {}
         }
     }
 

@@ -67,7 +67,7 @@ impl ConnectError {
 }
 
 /// A connection to one address, and the options as they were read back.
-async fn connect_to(
+pub(crate) async fn connect_to(
     profile: &TcpProfile,
     peer: SocketAddr,
 ) -> Result<(TcpStream, Vec<Applied>), ConnectError> {

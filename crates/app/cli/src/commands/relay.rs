@@ -4,6 +4,7 @@ mod authority;
 mod line;
 mod signals;
 mod supervisor;
+mod trunk_line;
 mod voice;
 
 use std::fmt::Write as _;
@@ -11,6 +12,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use relay::trunk::TrunkConfig;
 use relay::{
     BalanceOptions, Config, ConfigError, HttpOptions, TcpOptions, TlsCertificate, TlsOptions,
     TlsRouteOptions,
@@ -23,6 +25,7 @@ use crate::arguments::{
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 use signals::Signals;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use voice::Voice;
 
@@ -184,25 +187,55 @@ fn from_file(arguments: &RelayRun) -> Result<ExitCode, Failure> {
 }
 
 fn read(path: &Path) -> Result<Config, Failure> {
+    Config::from_toml(&text(path)?).usage(format!(
+        "`{}` is no configuration of a relay",
+        path.display()
+    ))
+}
+
+/// A configuration file's text; `-` is standard input.
+pub(crate) fn text(path: &Path) -> Result<String, Failure> {
     let text = if path.as_os_str() == "-" {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).map(|_| text)
     } else {
         std::fs::read_to_string(path)
     };
-    let text = text.usage(format!("cannot read `{}`", path.display()))?;
-    Config::from_toml(&text).usage(format!(
-        "`{}` is no configuration of a relay",
-        path.display()
-    ))
+    text.usage(format!("cannot read `{}`", path.display()))
 }
 
-/// Runs until SIGINT or SIGTERM, then drains; SIGHUP puts into effect what `again` returns. Events go to stdout
-/// as JSON lines, or to the log.
+/// Runs until SIGINT or SIGTERM, then drains; SIGHUP puts into effect what `again` returns.
 fn serve(
     config: Config,
     as_json: bool,
     again: impl Fn() -> Result<Config, Failure> + Send + 'static,
+) -> Result<ExitCode, Failure> {
+    let sockets = sys::supervision::take_listeners()
+        .environment("cannot take over the listeners of whoever started this")?;
+    attend(as_json, |runtime, voice, signals| {
+        let listener = supervisor::told_as_well(voice.listener());
+        let failed = voice.listener();
+        let (orders, given) = mpsc::channel(1);
+        let ordering = runtime.spawn(signals.give(orders, again, failed));
+        let result = runtime.block_on(relay::run(config, sockets, listener, given));
+        ordering.abort();
+        result
+    })
+}
+
+/// Runs ends of trunks until SIGINT or SIGTERM, then drains.
+pub(crate) fn serve_trunk(config: TrunkConfig, as_json: bool) -> Result<ExitCode, Failure> {
+    attend(as_json, |runtime, voice, signals| {
+        let listener = supervisor::told_as_well(voice.listener());
+        runtime.block_on(relay::trunk::run(config, listener, signals.stop()))
+    })
+}
+
+/// What every serving process has around it: a runtime, signals, a supervisor that hears from it, and events
+/// that go to stdout as JSON lines, or to the log.
+fn attend<E: Into<anyhow::Error>>(
+    as_json: bool,
+    serve: impl FnOnce(&Runtime, &Voice, Signals) -> Result<(), E>,
 ) -> Result<ExitCode, Failure> {
     if !as_json {
         log_to_stderr();
@@ -215,15 +248,8 @@ fn serve(
     let signals = Signals::listen().environment("cannot listen for signals")?;
     let watchdog = supervisor::feed_watchdog();
     drop(inside);
-    let sockets = sys::supervision::take_listeners()
-        .environment("cannot take over the listeners of whoever started this")?;
     let voice = Voice::start(as_json);
-    let listener = supervisor::told_as_well(voice.listener());
-    let failed = voice.listener();
-    let (orders, given) = mpsc::channel(1);
-    let ordering = runtime.spawn(signals.give(orders, again, failed));
-    let result = runtime.block_on(relay::run(config, sockets, listener, given));
-    ordering.abort();
+    let result = serve(&runtime, &voice, signals);
     if let Some(watchdog) = watchdog {
         watchdog.abort();
     }

@@ -13,7 +13,7 @@ use crate::Cidr;
 
 /// Loopback and private networks (RFC 1918, RFC 4193, RFC 4291 §2.5.6): a relay serves a site by default,
 /// never the Internet.
-const PRIVATE: [&str; 7] = [
+pub(crate) const PRIVATE: [&str; 7] = [
     "127.0.0.0/8",
     "10.0.0.0/8",
     "172.16.0.0/12",
@@ -86,11 +86,11 @@ impl WrittenFront<'_> {
     }
 }
 
-pub(super) fn span(written: Option<Span>, default: Duration) -> Duration {
+pub(crate) fn span(written: Option<Span>, default: Duration) -> Duration {
     written.map_or(default, Span::get)
 }
 
-pub(super) fn parse<T>(problems: &mut Vec<String>, field: &str, text: &str) -> Option<T>
+pub(crate) fn parse<T>(problems: &mut Vec<String>, field: &str, text: &str) -> Option<T>
 where
     T: FromStr<Err: Display>,
 {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use profile::Side;
 use relay::{AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, Stage};
 
+use super::trunk_line;
+
 /// One line, without line break. What clients and origins chose is escaped, so that it cannot write to
 /// the terminal; connections to the origin are `#N`.
 pub(super) fn line(event: &Event) -> String {
@@ -116,6 +118,7 @@ pub(super) fn line(event: &Event) -> String {
             format!("stopping: no new clients, {clients} still connected")
         }
         Event::Stopped { .. } => stopped(event),
+        Event::Trunk(event) => trunk_line::line(event),
     }
 }
 
@@ -319,7 +322,7 @@ fn settings(options: &[AppliedOption]) -> String {
 }
 
 /// At most three digits, cut, and a decimal unit, for reading: `102 kB`, `2.51 MB`.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
@@ -348,7 +351,7 @@ fn scaled(count: u64, units: &[&str]) -> String {
 }
 
 /// Three significant digits: microseconds say nothing about a request of a second.
-fn span(seconds: f64) -> String {
+pub(super) fn span(seconds: f64) -> String {
     let span = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let grain = match span.as_nanos() {
         0..1_000_000 => 1_000,

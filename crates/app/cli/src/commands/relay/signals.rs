@@ -29,6 +29,18 @@ impl Signals {
         })
     }
 
+    /// Resolves at SIGINT or SIGTERM. SIGHUP changes nothing where there is nothing to reload.
+    pub(super) async fn stop(mut self) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => break,
+                _ = self.terminate.recv() => break,
+                _ = self.hang_up.recv() => {}
+            }
+        }
+        supervisor::stopping();
+    }
+
     /// Turns signals into orders, until one stops the relay. `again` is asked for the configuration at each
     /// SIGHUP; where there is none, `tell` says so and nothing changes.
     pub(super) async fn give(

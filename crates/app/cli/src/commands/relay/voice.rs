@@ -98,6 +98,7 @@ fn is_wanted(event: &Event) -> bool {
 
 fn is_warning(event: &Event) -> bool {
     match event {
+        Event::Trunk(event) => event.is_warning(),
         Event::Warning { .. }
         | Event::PrimingFailed { .. }
         | Event::ReloadFailed { .. }

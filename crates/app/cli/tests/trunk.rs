@@ -1,0 +1,289 @@
+//! `longhaul trunk` as its users run it: two processes, a target, and what happens when one is killed.
+
+#![allow(missing_docs, reason = "a test has its name")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod common;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use common::{longhaul, run};
+
+/// A running end that prints JSON lines; killed with the test that started it.
+struct End {
+    child: Child,
+    events: BufReader<ChildStdout>,
+}
+
+impl End {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .arg("--json")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let events = BufReader::new(child.stdout.take().unwrap());
+        Self { child, events }
+    }
+
+    /// The next event of this name.
+    fn event(&mut self, name: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            let count = self.events.read_line(&mut line).unwrap();
+            assert!(count > 0, "the end has stopped before `{name}`");
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if event["event"] == name {
+                return event;
+            }
+        }
+    }
+
+    fn address(&mut self, name: &str) -> SocketAddr {
+        self.event(name)["address"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
+    }
+
+    fn kill(&mut self) {
+        // SIGKILL: nothing can be tidied up.
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A target that gives back all it gets.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut copy = stream.try_clone().unwrap();
+                // Ends with the test that uses it.
+                let _ = std::io::copy(&mut stream, &mut copy);
+                let _ = copy.shutdown(std::net::Shutdown::Write);
+            });
+        }
+    });
+    address
+}
+
+/// A port of loopback that was free a moment ago, for what is started twice at the same place.
+fn free_port() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Makes two identities that trust each other, with the lines that `init` prints.
+fn identities(directory: &Path) -> (String, String) {
+    let name = |end: &str| directory.join(end).to_str().unwrap().to_owned();
+    let (near, far) = (name("near"), name("far"));
+    let init = |words: &[&str]| {
+        run(longhaul()
+            .args(["trunk", "init", "--json", "--identity"])
+            .args(words))
+        .json()
+    };
+    let near_pin = init(&[&near])["pin"].as_str().unwrap().to_owned();
+    let far_pin = init(&[&far, "--trust", &near_pin])["pin"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let near_again = init(&[&near, "--trust", &far_pin]);
+    assert_eq!(near_again["kept"], true);
+    assert_eq!(near_again["peers"][0], far_pin);
+    (near, far)
+}
+
+fn far(identity: &str, listen: SocketAddr, target: SocketAddr) -> End {
+    End::start(
+        longhaul()
+            .args(["trunk", "far", &listen.to_string()])
+            .args([
+                "--allow-target",
+                &target.to_string(),
+                "--identity",
+                identity,
+            ]),
+    )
+}
+
+fn near(identity: &str, via: SocketAddr, target: SocketAddr, more: &[&str]) -> End {
+    End::start(
+        longhaul()
+            .args(["trunk", "near", "127.0.0.1:0", "--via", &via.to_string()])
+            .args(["--to", &target.to_string(), "--identity", identity])
+            .args(more),
+    )
+}
+
+fn ping(client: &mut TcpStream) {
+    client.write_all(b"ping").unwrap();
+    let mut got = [0; 4];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"ping");
+}
+
+#[test]
+fn a_far_relay_that_is_killed_ends_its_streams_with_a_reason_and_its_successor_serves_new_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let (near_identity, far_identity) = identities(directory.path());
+    let (target, place) = (echo(), free_port());
+    let mut far_end = far(&far_identity, place, target);
+    far_end.address("far-listening");
+    let mut near_end = near(&near_identity, place, target, &[]);
+    let entrance = near_end.address("trunk-listening");
+    let mut client = TcpStream::connect(entrance).unwrap();
+    ping(&mut client);
+
+    far_end.kill();
+    near_end.event("wan-lost");
+    let mut successor = far(&far_identity, place, target);
+    successor.address("far-listening");
+    let listening = Instant::now();
+    let done = near_end.event("stream-done");
+    assert_eq!(done["reason"], "peer-restarted", "{done:#}");
+    assert!(
+        client.read(&mut [0]).is_err(),
+        "the client of before is reset"
+    );
+    let mut client = TcpStream::connect(entrance).unwrap();
+    ping(&mut client);
+    assert!(
+        listening.elapsed().as_secs() < 2,
+        "recovery took {:?}",
+        listening.elapsed()
+    );
+}
+
+#[test]
+fn a_near_relay_that_is_killed_comes_back_to_the_same_far_relay() {
+    let directory = tempfile::tempdir().unwrap();
+    let (near_identity, far_identity) = identities(directory.path());
+    let (target, place) = (echo(), free_port());
+    let mut far_end = far(&far_identity, place, target);
+    far_end.address("far-listening");
+    for _ in 0..3 {
+        let mut near_end = near(&near_identity, place, target, &[]);
+        let mut client = TcpStream::connect(near_end.address("trunk-listening")).unwrap();
+        ping(&mut client);
+        near_end.kill();
+        assert!(
+            client.read(&mut [0]).is_ok_and(|count| count == 0) || client.peek(&mut [0]).is_err()
+        );
+    }
+}
+
+#[test]
+fn a_check_passes_data_through_both_relays_and_reaches_the_target() {
+    let directory = tempfile::tempdir().unwrap();
+    let (near_identity, far_identity) = identities(directory.path());
+    let (target, place, status) = (echo(), free_port(), free_port().to_string());
+    let mut far_end = far(&far_identity, place, target);
+    far_end.address("far-listening");
+    let mut near_end = near(&near_identity, place, target, &["--status", &status]);
+    near_end.address("trunk-listening");
+    let check = || run(longhaul().args(["trunk", "check", "--json", "--status", &status]));
+    let well = check();
+    assert_eq!(well.code, Some(0), "{well:#?}");
+    let report = well.json();
+    assert_eq!(
+        report["probes"][0]["echo"]["error"],
+        Value::Null,
+        "{report:#}"
+    );
+    assert_eq!(
+        report["probes"][0]["targets"][0]["target"],
+        target.to_string()
+    );
+
+    let unreachable = free_port();
+    let elsewhere = free_port().to_string();
+    let mut other = near(
+        &near_identity,
+        place,
+        unreachable,
+        &["--status", &elsewhere],
+    );
+    other.address("trunk-listening");
+    let ill = run(longhaul().args(["trunk", "check", "--status", &elsewhere]));
+    assert_eq!(ill.code, Some(1), "{ill:#?}");
+    assert!(
+        ill.stdout.contains("does not allow this target"),
+        "{ill:#?}"
+    );
+}
+
+#[test]
+fn a_check_of_nobody_names_the_flag_that_is_missing() {
+    let nobody = free_port().to_string();
+    let check = run(longhaul().args(["trunk", "check", "--status", &nobody]));
+    assert_eq!(check.code, Some(3));
+    assert!(check.stderr.contains("--status"), "{check:#?}");
+}
+
+#[test]
+fn a_printed_configuration_names_what_the_line_said() {
+    let printed = run(longhaul().args([
+        "trunk",
+        "near",
+        ":6000",
+        "--via",
+        "site-b:7000",
+        "--to",
+        "aix-vm-2:22",
+        "--print-config",
+    ]));
+    assert_eq!(printed.code, Some(0), "{printed:#?}");
+    for part in [
+        "[[near]]",
+        "site-b:7000",
+        "[[near.listeners]]",
+        "0.0.0.0:6000",
+        "aix-vm-2:22",
+    ] {
+        assert!(printed.stdout.contains(part), "{part}: {printed:#?}");
+    }
+    let open = run(longhaul().args(["trunk", "far", ":7000", "--allow-target", "0.0.0.0/0:*"]));
+    assert_eq!(open.code, Some(2));
+    assert!(
+        open.stderr.contains("every port of every host"),
+        "{open:#?}"
+    );
+}
+
+#[test]
+fn a_trunk_without_keys_says_how_to_make_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = directory.path().join("none");
+    let far = run(longhaul()
+        .args([
+            "trunk",
+            "far",
+            "127.0.0.1:0",
+            "--allow-target",
+            "db:1",
+            "--identity",
+        ])
+        .arg(nowhere));
+    assert_eq!(far.code, Some(3));
+    assert!(far.stderr.contains("longhaul trunk init"), "{far:#?}");
+}

@@ -1,0 +1,144 @@
+use super::*;
+
+const NEAR: &str = r#"
+[[near]]
+via = ["site-b:7000"]
+[[near.listeners]]
+listen = "0.0.0.0:6000"
+to = "aix-vm-2:22"
+"#;
+
+fn problems(text: &str) -> Vec<String> {
+    match TrunkConfig::from_toml(text).unwrap_err() {
+        ConfigError::Invalid(problems) => problems,
+        error @ ConfigError::Syntax(_) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn one_far_relay_and_one_listener_are_enough() {
+    let config = TrunkConfig::from_toml(NEAR).unwrap();
+    let near = &config.near[0];
+    assert_eq!(near.end.name, "site-b:7000");
+    assert_eq!(near.end.wan_profile.name, "wan");
+    assert_eq!(near.end.limits.outage, Duration::from_mins(1));
+    let identity = DEFAULT_IDENTITY.into();
+    let trust = Vec::new();
+    assert_eq!(near.end.security, Security::Pinned { identity, trust });
+    let allow = &near.end.listeners[0].allow;
+    let admits = |address: &str| {
+        let address = address.parse().unwrap();
+        allow.iter().any(|block| block.contains(address))
+    };
+    assert!(admits("10.10.10.7") && admits("127.0.0.1") && !admits("203.0.113.1"));
+}
+
+#[test]
+fn a_printed_configuration_reads_back_as_itself() {
+    let options = TrunkOptions::far(
+        FarOptions {
+            listen: "0.0.0.0:7000".into(),
+            allow_targets: vec!["10.20.20.0/24:22".into()],
+            security: SecurityOptions {
+                identity: Some("/tmp/id".into()),
+                ..SecurityOptions::default()
+            },
+            ..FarOptions::default()
+        },
+        Some("127.0.0.1:7070".into()),
+    );
+    let text = options.to_toml().unwrap();
+    let read = TrunkConfig::from_toml(&text).unwrap();
+    assert_eq!(read, options.resolve().unwrap(), "{text}");
+}
+
+#[test]
+fn a_far_end_that_may_open_nothing_is_refused() {
+    let found = problems("[[far]]\nlisten = \"0.0.0.0:7000\"\n");
+    assert!(
+        found[0].contains("far relay 1") && found[0].contains("allow-targets"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_plain_far_end_open_to_everybody_is_refused_as_an_open_relay() {
+    let far = |allow: &str, security: &str| {
+        format!(
+            "[[far]]\nlisten = \"0.0.0.0:7000\"\nallow-targets = [\"10.0.0.0/8:22\"]\n{allow}\n[far.security]\n{security}\n"
+        )
+    };
+    let found = problems(&far("allow = [\"0.0.0.0/0\"]", "plain = true"));
+    assert!(found[0].contains("open relay"), "{found:?}");
+    let plain = TrunkConfig::from_toml(&far("", "plain = true")).unwrap();
+    let outside = "203.0.113.1".parse().unwrap();
+    assert!(
+        !plain.far[0]
+            .allow
+            .iter()
+            .any(|block| block.contains(outside))
+    );
+    let with_tls = TrunkConfig::from_toml(&far("", "")).unwrap();
+    assert!(
+        with_tls.far[0]
+            .allow
+            .iter()
+            .any(|block| block.contains(outside))
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once_with_their_place() {
+    let found = problems(
+        r#"
+status = "0.0.0.0:80"
+[[near]]
+via = ["nowhere"]
+wan-profile = "warp"
+allow-targets = ["0.0.0.0/0:*"]
+[near.security]
+plain = true
+identity = "x"
+[near.limits]
+wan-connections = 0
+connect-timeout = "0 s"
+[[near.listeners]]
+listen = "6000"
+to = "aix"
+"#,
+    );
+    for part in [
+        "near relay 1: via",
+        "warp",
+        "every port of every host",
+        "one of three",
+        "limits.wan-connections",
+        "limits.connect-timeout",
+        "listener 1: listen",
+        "listener 1: to",
+        "status",
+    ] {
+        assert!(
+            found.iter().any(|problem| problem.contains(part)),
+            "{part}: {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_key_is_shown_with_what_there_is() {
+    let text = NEAR.replace("via", "vai");
+    let error = TrunkConfig::from_toml(&text).unwrap_err();
+    let told = crate::chain(&error);
+    assert!(told.contains("vai") && told.contains("`via`"), "{told}");
+}
+
+#[test]
+fn the_pieces_of_an_authority_belong_together() {
+    let text = NEAR.replace(
+        "[[near.listeners]]",
+        "[near.security]\ncertificate = \"a.pem\"\n[[near.listeners]]",
+    );
+    let found = problems(&text);
+    assert!(found[0].contains("private-key"), "{found:?}");
+}
