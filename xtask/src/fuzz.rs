@@ -30,7 +30,7 @@ struct Target {
 }
 
 /// Every fuzz body of the house. A new one needs a line here and a test that replays its corpus.
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 7] = [
     Target {
         name: "capture",
         body: capture::fuzz::fuzz_capture,
@@ -64,6 +64,12 @@ const TARGETS: [Target; 6] = [
     Target {
         name: "wire-http",
         body: wire::fuzz::fuzz_http,
+        corpus: "core/wire/corpus",
+        longest: 2_000,
+    },
+    Target {
+        name: "wire-tls",
+        body: wire::fuzz::fuzz_tls,
         corpus: "core/wire/corpus",
         longest: 2_000,
     },

@@ -35,6 +35,7 @@ extern crate std;
 mod binary;
 mod cursor;
 mod error;
+mod filter;
 mod front;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -48,6 +49,7 @@ mod text;
 mod writer;
 
 pub use error::ReadError;
+pub use filter::{End, Filter, FilterError};
 pub use front::{Capture, Observations, Summary};
 pub use packet::{Ending, Format, Packet};
 pub use reader::{Packets, Reader};

@@ -1,4 +1,5 @@
 mod arbitrary;
+mod filter;
 mod pcap;
 mod pcapng;
 mod text;

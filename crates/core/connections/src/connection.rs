@@ -6,6 +6,7 @@ use wire::{Segment, TcpFlags};
 
 use crate::flow::{Flow, FlowState, PeerAck};
 use crate::packet::{Endpoint, Mark, Packet, Repeat, Role, Side};
+use crate::ssh::{SshBanners, SshFollower};
 use crate::tls::{TlsFollower, TlsHandshake};
 use crate::turns::{Turn, TurnFollower};
 
@@ -129,6 +130,8 @@ pub struct Connection {
     pub handshake: Handshake,
     /// TLS set-up, where payload shows it.
     pub tls: Option<TlsHandshake>,
+    /// Who both ends are, where they speak SSH.
+    pub ssh: Option<SshBanners>,
     /// What the client sent.
     pub to_server: Flow,
     /// What the server sent.
@@ -343,6 +346,7 @@ pub(crate) struct ConnectionState {
     last_window: [Option<u16>; 2],
     turns: TurnFollower,
     tls: TlsFollower,
+    ssh: SshFollower,
     clock_steps: u64,
 }
 
@@ -367,6 +371,7 @@ impl ConnectionState {
             last_window: [None; 2],
             turns: TurnFollower::default(),
             tls: TlsFollower::default(),
+            ssh: SshFollower::default(),
             clock_steps: 0,
         }
     }
@@ -435,7 +440,9 @@ impl ConnectionState {
             self.on_end(&packet);
             self.turns.on_packet(&packet, segment.payload);
             if packet.role == Role::New && !segment.payload.is_empty() {
-                self.tls.on_data(side, mark, segment.payload);
+                self.tls
+                    .on_data(side, mark, packet.from, packet.len, segment.payload);
+                self.ssh.on_data(side, segment.payload);
             }
         }
         if packet.is_pure_ack() {
@@ -464,7 +471,8 @@ impl ConnectionState {
             last_at: self.last_at,
             packets: self.packets,
             handshake: self.handshake,
-            tls: self.tls.handshake(),
+            tls: self.tls.finish(),
+            ssh: self.ssh.finish(),
             to_server,
             to_client,
             turns: self.turns.finish(),
@@ -562,6 +570,9 @@ impl ConnectionState {
             zero_window: packet.window == 0 && !packet.flags.contains(TcpFlags::RST),
             holds_more,
         };
+        if let Some((left, right)) = blocks.iter().next().filter(|_| holds_more && !duplicate) {
+            self.state(side.peer()).on_sack(packet.at, left, right);
+        }
         self.state(side.peer()).on_ack(packet.at, to, ack);
         if duplicate {
             self.state(side).flow.duplicate_sacks += 1;

@@ -82,8 +82,21 @@ pub struct Flow {
     pub data: Option<(Mark, Mark)>,
     /// The first FIN.
     pub fin: Option<Mark>,
+    /// The first SACK block of each of the peer's ACKs that has one beyond its edge.
+    pub sacked: Vec<SackedRange>,
     /// The first RST.
     pub reset: Option<Mark>,
+}
+
+/// What the peer holds beyond a hole, as one of its ACKs says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SackedRange {
+    /// When the ACK was seen.
+    pub at: Time,
+    /// Position of its first byte.
+    pub from: i64,
+    /// Position after its last byte.
+    pub to: i64,
 }
 
 impl Flow {
@@ -335,6 +348,13 @@ impl FlowState {
                 self.duplicate_acks = self.duplicate_acks.saturating_add(1);
             }
             self.peer_holds_more |= ack.holds_more;
+        }
+    }
+
+    /// The peer holds `[left, right)` beyond a hole.
+    pub(crate) fn on_sack(&mut self, at: Time, left: SeqNum, right: SeqNum) {
+        if let (Some(from), Some(to)) = (self.position(left), self.position(right)) {
+            self.flow.sacked.push(SackedRange { at, from, to });
         }
     }
 

@@ -25,6 +25,7 @@ mod echo;
 mod flow;
 mod packet;
 mod ranges;
+mod ssh;
 mod tls;
 mod tracker;
 mod turns;
@@ -33,8 +34,9 @@ pub use connection::{
     ClientEvidence, Close, Closing, Connection, Handshake, Quality, Vantage, WindowScale,
 };
 pub use echo::Echo;
-pub use flow::{Flow, RttSample, SynOptions};
+pub use flow::{Flow, RttSample, SackedRange, SynOptions};
 pub use packet::{Endpoint, Mark, Packet, Repeat, Role, Side};
+pub use ssh::SshBanners;
 pub use tls::TlsHandshake;
 pub use tracker::{Tracked, Tracker};
 pub use turns::Turn;

@@ -2,6 +2,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use units::Time;
+use wire::http::{Head, Target, s3};
 
 use crate::packet::{Mark, Packet, Role, Side};
 
@@ -13,6 +14,8 @@ pub struct Turn {
     /// `POST /upload/files` where an HTTP/1 request line was captured. The query is left out: it may
     /// carry credentials (presigned URLs do).
     pub request: Option<String>,
+    /// The S3 operation that the request line and the names of the fields show.
+    pub operation: Option<&'static str>,
     /// Status of the final response, where its status line was captured.
     pub status: Option<u16>,
     /// The client announced `Expect: 100-continue` (RFC 9110 §10.1.1).
@@ -89,7 +92,17 @@ impl TurnFollower {
     }
 
     fn on_request(&mut self, packet: &Packet, head: &[u8]) {
-        let line = request_line(head);
+        let (line, operation) = match read_head(head) {
+            Some(Head::Request {
+                method,
+                target,
+                fields,
+            }) => (
+                Some(request(method, &target)),
+                s3::operation(method, &target, &fields.s3),
+            ),
+            Some(Head::Response { .. }) | None => (None, None),
+        };
         if let Some(turn) = self.turns.last_mut() {
             // A body may follow a response: after 100 Continue, or when the server answers early.
             // Captured bytes that are no request line continue an HTTP request; without captured bytes
@@ -114,6 +127,7 @@ impl TurnFollower {
         }
         self.turns.push(Turn {
             request: line,
+            operation,
             status: None,
             expects_continue: expects_continue(head),
             interim: None,
@@ -132,7 +146,10 @@ impl TurnFollower {
         let Some(turn) = self.turns.last_mut() else {
             return;
         };
-        let status = status_code(head);
+        let status = match read_head(head) {
+            Some(Head::Response { status, .. }) => Some(status),
+            Some(Head::Request { .. }) | None => None,
+        };
         //= https://www.rfc-editor.org/rfc/rfc9110#section-15.2
         //# A client MUST be able to parse one or more 1xx responses received
         //# prior to a final response, even if the client does not expect one.
@@ -167,39 +184,25 @@ const MAX_HEAD: u64 = 8192;
 /// Longest request target that is kept; the rest says nothing more about time.
 const MAX_TARGET: usize = 200;
 
-/// Method and path of an HTTP/1 request line (RFC 9112 §3), without query or fragment.
-fn request_line(head: &[u8]) -> Option<String> {
-    let end = head
-        .iter()
-        .position(|byte| matches!(byte, b'\r' | b'\n'))
-        .unwrap_or(head.len());
-    let line = core::str::from_utf8(head.get(..end)?).ok()?;
-    let (method, rest) = line.split_once(' ')?;
-    let known = matches!(
-        method,
-        "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "PATCH" | "OPTIONS" | "CONNECT" | "TRACE"
-    );
-    if !known {
+/// What the start of a segment says, where an HTTP/1 message begins there.
+fn read_head(head: &[u8]) -> Option<Head<'_>> {
+    // Methods and `HTTP` begin with a capital letter; nothing else is looked through for a line's end.
+    if !head.first().is_some_and(u8::is_ascii_uppercase) {
         return None;
     }
-    let target = rest.split(' ').next().unwrap_or_default();
-    let path = target.split(['?', '#']).next().unwrap_or_default();
-    // An absolute-form target may hold `user:password@`.
-    let path = match path.split_once("://") {
-        Some((_, authority)) => authority.find('/').map_or("/", |slash| &authority[slash..]),
-        None => path,
-    };
-    let mut text = String::from(method);
-    text.push(' ');
-    text.extend(path.chars().take(MAX_TARGET));
-    Some(text)
+    let longest = usize::try_from(MAX_HEAD).unwrap_or(usize::MAX);
+    Head::read(&head[..head.len().min(longest)])
 }
 
-/// The code of an HTTP/1 status line (RFC 9112 §4).
-fn status_code(head: &[u8]) -> Option<u16> {
-    let rest = head.strip_prefix(b"HTTP/1.")?;
-    let digits = rest.get(2..5)?;
-    core::str::from_utf8(digits).ok()?.parse().ok()
+/// Method and path, without query or fragment.
+fn request(method: &str, target: &Target<'_>) -> String {
+    let path = target.path();
+    let end = path.iter().position(|byte| *byte == b'#');
+    let mut text = String::from(method);
+    text.push(' ');
+    let path = String::from_utf8_lossy(&path[..end.unwrap_or(path.len())]);
+    text.extend(path.chars().take(MAX_TARGET));
+    text
 }
 
 /// Whether a captured head announces `Expect: 100-continue`.

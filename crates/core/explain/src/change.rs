@@ -195,6 +195,8 @@ mod tests {
                 },
                 server_to_client: Direction::default(),
             },
+            tls: None,
+            ssh: None,
             transfers: vec![transfer; transfers],
             close: Close::default(),
             caveats: Vec::new(),
@@ -209,6 +211,7 @@ mod tests {
             manifest: record::Manifest::default(),
             captures: Vec::new(),
             connections,
+            census: record::explain::Census::default(),
             echoes: Vec::new(),
             findings: Vec::new(),
         }

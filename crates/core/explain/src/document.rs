@@ -10,7 +10,7 @@ use units::{Bytes, Time};
 
 use crate::analysis::{Analysed, Direction};
 use crate::text::median;
-use crate::{caveats, series, transfers};
+use crate::{caveats, series, session, transfers};
 
 pub(crate) fn connection(
     analysed: &Analysed<'_>,
@@ -42,6 +42,8 @@ pub(crate) fn connection(
                 ..direction(connection, Side::Server, &analysed.to_client)
             },
         },
+        tls: session::tls(connection),
+        ssh: session::ssh(connection),
         transfers: transfers::of(connection, first_at),
         close: close(connection),
         caveats: caveats::of_connection(connection),

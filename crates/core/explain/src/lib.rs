@@ -16,6 +16,7 @@ mod feedback;
 mod findings;
 mod rebuild;
 mod series;
+mod session;
 mod text;
 mod timeline;
 mod transfers;
@@ -58,6 +59,7 @@ pub fn explain(tracked: &Tracked, options: Options) -> Document {
             .iter()
             .map(|connection| document::connection(connection, tracked, options.series))
             .collect(),
+        census: session::census(&tracked.connections),
         echoes: tracked.echoes.iter().map(document::echo).collect(),
         findings,
     }

@@ -1,10 +1,13 @@
+use core::time::Duration;
+
 use connections::{Connection, Role, Side};
 use record::LimitName;
 use record::explain::{DataPoint, Series};
-use units::Time;
+use units::{Bytes, Time};
 use wire::TcpFlags;
 
 use crate::analysis::{Analysed, Direction};
+use crate::document::bits_per_s;
 
 /// Points for plots of the direction with more bytes, on the capture's own clock.
 pub(crate) fn series(analysed: &Analysed<'_>) -> Series {
@@ -15,6 +18,9 @@ pub(crate) fn series(analysed: &Analysed<'_>) -> Series {
         Side::Server
     };
     let mut series = points(connection, side);
+    let round_trip = connection.base_rtt().or_else(|| connection.handshake_rtt());
+    series.congestion_window = most_in_flight(&series, round_trip.unwrap_or_default());
+    series.goodput = goodput(&series, connection.duration(), round_trip);
     series.limits = limit_spans(connection, analysed.direction(side));
     series
 }
@@ -73,5 +79,56 @@ fn points(connection: &Connection, side: Side) -> Series {
             .in_flight
             .push((at, u64::try_from(sent.saturating_sub(acked)).unwrap_or(0)));
     }
+    let flow = connection.flow(side);
+    series.sacks = flow
+        .sacked
+        .iter()
+        .map(|range| (t(range.at), offset(range.from), offset(range.to)))
+        .collect();
+    series.rtt = flow
+        .rtt
+        .iter()
+        .map(|sample| (t(sample.at), sample.rtt.as_secs_f64()))
+        .collect();
     series
+}
+
+/// The most in flight within each round trip: what the congestion window let pass at least.
+fn most_in_flight(series: &Series, round_trip: Duration) -> Vec<(f64, u64)> {
+    let span = round_trip.as_secs_f64();
+    if span <= 0.0 {
+        return Vec::new();
+    }
+    let mut line: Vec<(f64, u64)> = Vec::new();
+    let mut ends = 0.0;
+    for (t, flight) in &series.in_flight {
+        match line.last_mut() {
+            Some((_, most)) if *t < ends => *most = (*most).max(*flight),
+            Some(_) | None => {
+                line.push((*t, *flight));
+                ends = *t + span;
+            }
+        }
+    }
+    line
+}
+
+/// Bytes that became acknowledged, over spans of a round trip or a hundredth of the connection.
+fn goodput(series: &Series, duration: Duration, round_trip: Option<Duration>) -> Vec<(f64, f64)> {
+    let span = (duration / 100).max(round_trip.unwrap_or_default());
+    if span.is_zero() {
+        return Vec::new();
+    }
+    let mut line = Vec::new();
+    let (mut begins, mut edge, mut acked) = (0.0, 0, 0_u64);
+    for (t, to) in &series.acks {
+        while *t >= begins + span.as_secs_f64() {
+            let bytes = Bytes::new(acked.saturating_sub(edge));
+            line.push((begins, bytes.checked_per(span).map_or(0.0, bits_per_s)));
+            edge = acked;
+            begins += span.as_secs_f64();
+        }
+        acked = acked.max(*to);
+    }
+    line
 }

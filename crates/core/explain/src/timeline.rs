@@ -21,7 +21,10 @@ pub(crate) fn timeline(connection: &Connection, side: Side) -> Timeline {
         from: connection.first_at,
         to: connection.last_at,
         handshake: connection.handshake_span(),
-        tls: connection.tls.map(|tls| tls.span(connection.last_at)),
+        tls: connection
+            .tls
+            .as_ref()
+            .map(|tls| tls.span(connection.last_at)),
         ending_at: match connection.close {
             Close::Open => None,
             Close::Fin(closing) => Some(closing.first_fin.at),

@@ -39,6 +39,7 @@ fn transfer(connection: &Connection, turn: &Turn, first_at: Time) -> Transfer {
     let after = |at: Time| at.since(started).as_secs_f64();
     Transfer {
         request: turn.request.clone().unwrap_or_default(),
+        operation: turn.operation.map(str::to_owned),
         status: turn.status,
         start_s: started.since(first_at).as_secs_f64(),
         sent_s: after(turn.last_sent.at),
@@ -46,6 +47,14 @@ fn transfer(connection: &Connection, turn: &Turn, first_at: Time) -> Transfer {
         complete_s: turn.completed_at().map(after),
         with_handshake_s: with_handshake(connection, turn).map(|span| span.as_secs_f64()),
         server_s: server_time(connection, turn).map(|span| span.as_secs_f64()),
+        continue_wait_s: turn
+            .interim
+            .filter(|_| turn.expects_continue)
+            .map(|mark| after(mark.at)),
+        response_s: turn
+            .first_response
+            .zip(turn.completed_at())
+            .map(|(first, done)| done.since(first.at).as_secs_f64()),
         request_bytes: turn.request_bytes(),
         response_bytes: turn.response_bytes(),
     }

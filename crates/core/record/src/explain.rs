@@ -18,6 +18,9 @@ pub struct Document {
     pub captures: Vec<Capture>,
     /// Every TCP connection, by first packet.
     pub connections: Vec<Connection>,
+    /// Options, TLS versions and groups in use, per client and per server.
+    #[serde(default)]
+    pub census: Census,
     /// RTTs seen by ICMP echo, by pair of hosts.
     pub echoes: Vec<Echo>,
     /// What was found, by lost seconds.
@@ -74,6 +77,12 @@ pub struct Connection {
     pub vantage: String,
     /// The two directions.
     pub directions: Directions,
+    /// TLS set-up; absent where the capture shows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+    /// SSH identification; absent where the capture shows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<Ssh>,
     /// Requests seen on it, in order.
     pub transfers: Vec<Transfer>,
     /// How it ended.
@@ -115,6 +124,78 @@ pub struct Negotiated {
     pub sack: Option<bool>,
     /// Whether timestamps are in use.
     pub timestamps: Option<bool>,
+}
+
+/// TLS set-up of a connection; `null` for what the capture does not show.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Tls {
+    /// The version agreed, such as `TLS 1.3`.
+    pub version: Option<String>,
+    /// Times that the client had to wait for the server within set-up.
+    pub round_trips: u32,
+    /// Whether a session of before was resumed.
+    pub resumed: Option<bool>,
+    /// The key-exchange group agreed, such as `X25519MLKEM768`.
+    pub group: Option<String>,
+    /// Groups that the client supports, by preference.
+    pub groups_offered: Vec<String>,
+    /// Groups for which the Client Hello brought a key.
+    pub key_shares: Vec<String>,
+    /// The server asked for another Client Hello: one round trip more.
+    pub retry: bool,
+    /// The client sent, or offered to send, data ahead of the handshake's end.
+    pub early_data: bool,
+    /// Bytes of the Client Hello.
+    pub client_hello_bytes: u64,
+    /// Segments that the Client Hello took.
+    pub client_hello_segments: u32,
+    /// The host that the client asked for.
+    pub server_name: Option<String>,
+    /// Seconds from the Client Hello until the client could send application data.
+    pub handshake_s: Option<f64>,
+    /// Seconds from the Client Hello to the first application data.
+    pub first_data_s: Option<f64>,
+}
+
+/// What both ends of an SSH connection call themselves, without comments.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Ssh {
+    /// The client, such as `SSH-2.0-OpenSSH_9.6`.
+    pub client: Option<String>,
+    /// The server.
+    pub server: Option<String>,
+}
+
+/// Which options, TLS versions and groups are in use, per host and role; hosts by number of connections.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Census {
+    /// Hosts that opened connections, by what their own SYNs and Client Hellos say.
+    pub clients: Vec<CensusEntry>,
+    /// Hosts that accepted connections, by what their own SYN-ACKs and Server Hellos say.
+    pub servers: Vec<CensusEntry>,
+}
+
+/// One host in one role: each map counts connections by value.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct CensusEntry {
+    /// Address or name.
+    pub host: String,
+    /// Connections.
+    pub connections: u64,
+    /// Maximum segment sizes in bytes; `none` where a SYN has no such option.
+    pub mss: std::collections::BTreeMap<String, u64>,
+    /// Window-scale shifts; `none` where a SYN has no such option.
+    pub window_scale: std::collections::BTreeMap<String, u64>,
+    /// SACK permitted: `yes` or `no`.
+    pub sack: std::collections::BTreeMap<String, u64>,
+    /// Timestamps: `yes` or `no`.
+    pub timestamps: std::collections::BTreeMap<String, u64>,
+    /// TLS versions that were agreed.
+    pub tls_versions: std::collections::BTreeMap<String, u64>,
+    /// Key-exchange groups that were agreed.
+    pub tls_groups: std::collections::BTreeMap<String, u64>,
+    /// What the host calls itself in SSH.
+    pub ssh: std::collections::BTreeMap<String, u64>,
 }
 
 /// The two directions of a connection.
@@ -175,6 +256,9 @@ pub struct Direction {
 pub struct Transfer {
     /// What was asked, such as `POST /upload/files`; the query is left out, it may carry credentials.
     pub request: String,
+    /// The S3 operation, such as `UploadPart`, where the request shows that it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
     /// The status line's code.
     pub status: Option<u16>,
     /// Seconds from the first packet of all captures to the request's first byte.
@@ -191,6 +275,13 @@ pub struct Transfer {
     /// Seconds between the arrival of the request's last byte (its ACK at this vantage) and the
     /// response, as far as the capture tells.
     pub server_s: Option<f64>,
+    /// Seconds from the head of the request to the interim response that it waited for
+    /// (`Expect: 100-continue`); absent where the request does not ask for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continue_wait_s: Option<f64>,
+    /// Seconds from the first to the last byte of the response.
+    #[serde(default)]
+    pub response_s: Option<f64>,
     /// Bytes of the request, head included.
     pub request_bytes: u64,
     /// Bytes of the response, head included.
@@ -322,6 +413,20 @@ pub struct Series {
     pub in_flight: Vec<(f64, u64)>,
     /// The calculated receive window as `(t, bytes)`.
     pub receive_window: Vec<(f64, u64)>,
+    /// First SACK blocks beyond the acknowledged edge as `(t, from, to)`, from the receiver.
+    #[serde(default)]
+    pub sacks: Vec<(f64, u64, u64)>,
+    /// The congestion window as far as packets show it, as `(t, bytes)`: the most that was in flight within a
+    /// round trip. Where something else held the sender back, the window was larger.
+    #[serde(default)]
+    pub congestion_window: Vec<(f64, u64)>,
+    /// Round-trip times from the tap to the receiver as `(t, seconds)`.
+    #[serde(default)]
+    pub rtt: Vec<(f64, f64)>,
+    /// Bytes acknowledged, as `(t, bit/s)` over a round trip or a hundredth of the connection, whichever is
+    /// longer.
+    #[serde(default)]
+    pub goodput: Vec<(f64, f64)>,
     /// Which limit held, as `(from, to, name)`.
     pub limits: Vec<(f64, f64, LimitName)>,
 }

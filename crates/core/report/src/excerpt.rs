@@ -15,6 +15,28 @@ pub struct Explained<'a> {
     pub document: &'a Document,
 }
 
+/// Connections that get graphs, as a page of hundreds would not open.
+const DRAWN: usize = 8;
+
+/// The connections that are drawn: those with points, and of those the ones with the most data.
+pub fn largest(document: &Document) -> Vec<&Connection> {
+    let mut all: Vec<&Connection> = document
+        .connections
+        .iter()
+        .filter(|connection| connection.series.is_some())
+        .collect();
+    all.sort_by_key(|connection| {
+        let directions = &connection.directions;
+        let most = directions
+            .client_to_server
+            .bytes
+            .max(directions.server_to_client.bytes);
+        std::cmp::Reverse(most)
+    });
+    all.truncate(DRAWN);
+    all
+}
+
 /// One transfer in the series of its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Excerpt<'a> {

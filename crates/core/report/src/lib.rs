@@ -1,4 +1,4 @@
-//! Records to text, Markdown, SVG and HTML.
+//! Records to text, Markdown, SVG, HTML and tables.
 //!
 //! The input is what `--json` prints, such as [`record::lab::Document`] and [`record::explain::Document`]. The
 //! output says nothing that the record does not say. Names, paths and requests in a record come from
@@ -8,6 +8,7 @@
 pub mod html;
 pub mod markdown;
 pub mod svg;
+pub mod tables;
 pub mod text;
 
 mod clean;
@@ -21,4 +22,4 @@ mod statistics;
 mod sweep;
 mod what_if;
 
-pub use excerpt::Explained;
+pub use excerpt::{Explained, largest};

@@ -22,7 +22,7 @@ use crate::excerpt::Excerpt;
 pub(crate) use budget::{Row, budgets};
 pub(crate) use distribution::{completion, strips};
 pub(crate) use series::{Track, time_series, tracks};
-pub(crate) use style::Sheet;
+pub(crate) use style::{Sheet, limit_class};
 pub(crate) use sweep::along;
 pub(crate) use trace::{Scale, in_flight, sequence};
 

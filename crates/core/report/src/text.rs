@@ -6,6 +6,7 @@ mod change;
 mod explain;
 mod lab;
 mod layout;
+mod sessions;
 mod tune;
 mod what_if;
 

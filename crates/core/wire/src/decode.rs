@@ -118,14 +118,32 @@ fn udp<'a>(bytes: Frame<'a>, datagram: &Datagram) -> Result<Observation<'a>, Dec
     let source = bytes.u16("UDP source port", datagram.transport)?;
     let destination = bytes.u16("UDP destination port", datagram.transport + 2)?;
     let uses = |port| source == port || destination == port;
+    let payload = bytes.captured(datagram.transport + 8, datagram.end);
     Ok(Observation::Other(if uses(DNS) {
         "DNS"
-    } else if uses(HTTPS) {
-        // Nothing else speaks UDP to this port; what it says is encrypted.
+    } else if uses(HTTPS) || begins_quic(payload) {
+        // Nothing else speaks UDP to that port; what it says is encrypted.
         "QUIC"
     } else {
         "UDP"
     }))
+}
+
+/// A packet with QUIC's long header, which every connection begins with, of version 1 or 2 or a draft.
+fn begins_quic(payload: &[u8]) -> bool {
+    //= https://www.rfc-editor.org/rfc/rfc9000#section-17.2
+    //# The most significant bit (0x80) of byte 0 (the first byte)
+    //# is set to 1 for long headers.
+    const LONG_AND_FIXED: u8 = 0xc0;
+    const VERSION_2: [u8; 4] = [0x6b, 0x33, 0x43, 0xcf];
+    match payload {
+        [first, version @ ..] if first & LONG_AND_FIXED == LONG_AND_FIXED => {
+            version.starts_with(&[0, 0, 0, 1])
+                || version.starts_with(&VERSION_2)
+                || version.starts_with(&[0xff, 0, 0])
+        }
+        _ => false,
+    }
 }
 
 fn icmp<'a>(

@@ -2,7 +2,8 @@
 
 use units::Time;
 
-use crate::http::Head;
+use crate::http::{Head, s3};
+use crate::tls::{Hello, Message, RecordHeader};
 use crate::{LinkType, Observation, decode};
 
 /// Decodes a frame: its first byte chooses the link type, the next two what it had on the wire beyond
@@ -41,5 +42,40 @@ pub fn fuzz_http(bytes: &[u8]) {
     if let Some(head) = Head::read(bytes) {
         assert!(head.fields().head_len.is_none_or(|len| len <= bytes.len()));
         assert!(!alloc::format!("{head} {head:?}").contains('\x1b'));
+        if let Head::Request {
+            method,
+            target,
+            fields,
+        } = &head
+        {
+            let _named = s3::operation(method, target, &fields.s3);
+        }
+    }
+}
+
+/// Reads bytes as records, messages and hellos of TLS; names must be plain, lists must end.
+pub fn fuzz_tls(bytes: &[u8]) {
+    if let Some(header) = RecordHeader::read(bytes) {
+        assert!(header.len > 0);
+    }
+    let mut rest = bytes;
+    while let Some((message, next)) = Message::read(rest) {
+        assert!(message.body.len() <= message.len);
+        let _curve = message.named_curve();
+        for hello in [Hello::client(message.body), Hello::server(message.body)]
+            .into_iter()
+            .flatten()
+        {
+            assert!(hello.groups().count() <= message.body.len());
+            assert!(hello.key_shares().count() <= message.body.len());
+            let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_graphic());
+            assert!(hello.server_name().is_none_or(plain));
+            let _chosen = (
+                hello.chosen_version(),
+                hello.chosen_group(),
+                hello.highest_offered(),
+            );
+        }
+        rest = next;
     }
 }

@@ -5,6 +5,8 @@
 //! server would accept. Query strings and user information may hold signatures and passwords, so
 //! neither `Display` nor `Debug` ever prints them.
 
+pub mod s3;
+
 use core::fmt;
 
 /// What a message head says.
@@ -39,6 +41,8 @@ pub struct Fields {
     pub expect_continue: bool,
     /// `Connection: close`.
     pub close: bool,
+    /// What tells a request to an S3 store.
+    pub s3: s3::Signs,
     /// Bytes of the head up to and including its empty line; `None` where the head was cut off, so that
     /// an absent field may stand in what was not captured.
     pub head_len: Option<usize>,
@@ -104,6 +108,15 @@ impl<'a> Target<'a> {
         }
     }
 
+    /// Names of the query's parameters; their values may be secrets and stay hidden.
+    pub fn query_names(&self) -> impl Iterator<Item = &'a [u8]> + 'a {
+        let query = split_at_byte(self.0, b'?').1;
+        query
+            .split(|&byte| byte == b'&')
+            .map(|parameter| split_at_byte(parameter, b'=').0)
+            .filter(|name| !name.is_empty())
+    }
+
     /// Whether there is a query.
     #[must_use]
     pub fn has_query(&self) -> bool {
@@ -152,6 +165,7 @@ impl Fields {
     fn read_line(&mut self, line: &[u8]) {
         let (name, value) = split_at_byte(line, b':');
         let value = trim(value);
+        self.s3.note(name, value);
         if name.eq_ignore_ascii_case(b"content-length") {
             self.content_length = core::str::from_utf8(value)
                 .ok()

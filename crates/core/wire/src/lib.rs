@@ -6,7 +6,7 @@
 //! names field, offset and length, and "cut off by the snapshot length" is not "malformed".
 //!
 //! [`mod@write`] goes the other way, so that simulators and tests make the packets they speak of, and
-//! [`http`] reads the head of an HTTP/1 message as far as it was captured.
+//! [`http`] reads the head of an HTTP/1 message, [`tls`] records and hellos, as far as they were captured.
 
 #![no_std]
 
@@ -26,6 +26,7 @@ mod observation;
 mod tcp;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 mod tunnel;
 pub mod write;
 

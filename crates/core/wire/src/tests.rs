@@ -1,6 +1,7 @@
 mod frames;
 mod http;
 mod round_trip;
+mod tls;
 mod tunnels;
 
 use core::net::IpAddr;

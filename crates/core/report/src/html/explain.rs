@@ -1,16 +1,17 @@
 //! The page of an explanation.
 
-use record::explain::{Connection, Document};
+mod linked;
+
+use std::collections::BTreeMap;
+
+use record::explain::{CensusEntry, Connection, Document};
 
 use super::page::{Page, rtt};
-use crate::excerpt::Excerpt;
+use crate::excerpt::{Excerpt, largest};
 use crate::limits;
 use crate::quantity::{DASH, bytes, grouped, seconds};
 use crate::sentence;
 use crate::svg::{self, Row, Scale, Sheet};
-
-/// Connections that get graphs: those with the most data, as a page of hundreds would not open.
-const DRAWN: usize = 8;
 
 /// An explanation as one self-contained page; graphs are drawn for connections that carry series.
 pub fn explain(document: &Document) -> String {
@@ -36,10 +37,15 @@ pub fn explain(document: &Document) -> String {
     }
     connections(&mut page, document);
     graphs(&mut page, document);
+    census(&mut page, document);
     let caveats = sentence::caveats(document);
     page.list("<h2>What these captures cannot tell</h2>\n", &caveats);
     page.manifest(&document.manifest);
-    page.finish("Longhaul explain")
+    page.finish_with(
+        "Longhaul explain",
+        include_str!("explain/linked.css"),
+        concat!(include_str!("page.js"), include_str!("explain/linked.js")),
+    )
 }
 
 fn header(page: &mut Page, document: &Document) {
@@ -110,22 +116,68 @@ fn row(connection: &Connection) -> Vec<String> {
     ]
 }
 
+/// Which options, versions and groups are in use, per host.
+fn census(page: &mut Page, document: &Document) {
+    let counted = |values: &BTreeMap<String, u64>| {
+        let each: Vec<String> = values
+            .iter()
+            .map(|(value, count)| match values.len() {
+                1 => value.clone(),
+                _ => format!("{value} ({count})"),
+            })
+            .collect();
+        if each.is_empty() {
+            DASH.into()
+        } else {
+            each.join(", ")
+        }
+    };
+    let row = |role: &str, entry: &CensusEntry| {
+        vec![
+            entry.host.clone(),
+            role.to_owned(),
+            entry.connections.to_string(),
+            counted(&entry.mss),
+            counted(&entry.window_scale),
+            counted(&entry.sack),
+            counted(&entry.timestamps),
+            counted(&entry.tls_versions),
+            counted(&entry.tls_groups),
+        ]
+    };
+    let census = &document.census;
+    let clients = census.clients.iter().map(|entry| row("client", entry));
+    let servers = census.servers.iter().map(|entry| row("server", entry));
+    let rows: Vec<Vec<String>> = clients.chain(servers).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.markup("<section>\n<h2>In use</h2>\n<details><summary>Options, TLS versions and groups per host</summary>\n");
+    let heads = [
+        "host",
+        "as",
+        "connections",
+        "MSS",
+        "window scale",
+        "SACK",
+        "timestamps",
+        "TLS",
+        "group",
+    ];
+    page.table(&heads, &rows, &[0, 1, 3, 4, 5, 6, 7, 8]);
+    page.markup("</details>\n</section>\n");
+}
+
 fn graphs(page: &mut Page, document: &Document) {
-    let mut drawn: Vec<Excerpt<'_>> = document
+    let all = document
         .connections
         .iter()
+        .filter(|connection| connection.series.is_some())
+        .count();
+    let drawn: Vec<Excerpt<'_>> = largest(document)
+        .into_iter()
         .filter_map(Excerpt::whole)
         .collect();
-    let size = |excerpt: &Excerpt<'_>| {
-        let directions = &excerpt.connection.directions;
-        directions
-            .client_to_server
-            .bytes
-            .max(directions.server_to_client.bytes)
-    };
-    let all = drawn.len();
-    drawn.sort_by_key(|excerpt| std::cmp::Reverse(size(excerpt)));
-    drawn.truncate(DRAWN);
     if drawn.is_empty() {
         return;
     }
@@ -148,7 +200,9 @@ fn graphs(page: &mut Page, document: &Document) {
             connection.server.port,
             seconds(connection.duration_s)
         );
-        page.element("<h3>", &title, "</h3>\n<div class=\"pair\">\n");
+        page.element("<h3>", &title, "</h3>\n");
+        page.data("linked", &linked::points(connection, excerpt.series));
+        page.markup("<div class=\"pair\">\n");
         let scale = Scale::of(&[excerpt]);
         page.figure(
             &svg::sequence(excerpt, &scale, Sheet::Page),

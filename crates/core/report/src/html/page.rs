@@ -55,6 +55,15 @@ impl Page {
         self.markup("</figure>\n")
     }
 
+    /// Data for a script, in a place of its class. Within JSON a `<` can only stand in a string, so that its
+    /// escape keeps the element closed.
+    pub(super) fn data(&mut self, class: &'static str, json: &str) {
+        self.markup("<div class=\"").markup(class);
+        self.markup("\"><script type=\"application/json\">");
+        self.0.push_str(&json.replace('<', "\\u003c"));
+        self.markup("</script></div>\n");
+    }
+
     /// A table; columns beyond `left` hold numbers.
     pub(super) fn table(&mut self, heads: &[&str], rows: &[Vec<String>], left: &[usize]) {
         self.markup("<div class=\"scroll\"><table>\n<thead><tr>");

@@ -6,6 +6,7 @@ use record::LimitName;
 use record::explain::{Capture, Connection, Document, Finding, Severity};
 
 use super::layout::{Align, Table, bar, paragraph};
+use super::sessions::sessions;
 use super::{Emphasis, Style};
 use crate::clean::for_terminal;
 use crate::limits;
@@ -39,6 +40,7 @@ pub fn explain(document: &Document, style: Style) -> String {
     }
     budget(&mut text, document, style);
     connections(&mut text, document, style);
+    sessions(&mut text, document, style, WIDTH);
     echoes(&mut text, document, style);
     for other in others {
         finding(&mut text, other, style);

@@ -389,6 +389,8 @@ pub(crate) fn connection(id: u32, start_s: f64, bytes: u64) -> Connection {
                 ..Direction::default()
             },
         },
+        tls: None,
+        ssh: None,
         transfers: vec![Transfer {
             request: format!("PUT /lab/direct/{id:06}"),
             status: Some(200),
@@ -400,6 +402,7 @@ pub(crate) fn connection(id: u32, start_s: f64, bytes: u64) -> Connection {
             server_s: Some(0.0019),
             request_bytes: bytes,
             response_bytes: 149,
+            ..Transfer::default()
         }],
         close: Close {
             how: "fin".into(),
@@ -457,6 +460,7 @@ pub(crate) fn document(connections: Vec<Connection>, findings: Vec<Finding>) -> 
             ],
         }],
         connections,
+        census: explain::Census::default(),
         echoes: vec![Echo {
             from: "10.1.0.2".into(),
             to: "storage.example".into(),

@@ -244,3 +244,45 @@ proptest! {
         prop_assert_eq!(skeleton(&pages(&text)), skeleton(&pages(&harmless)));
     }
 }
+
+/// The data of each linked plot of a page.
+fn linked(page: &str) -> Vec<serde_json::Value> {
+    page.split("<script type=\"application/json\">")
+        .skip(1)
+        .map(|rest| {
+            let (json, _) = rest.split_once("</script>").unwrap();
+            serde_json::from_str(json).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn a_page_carries_the_points_that_its_script_links() {
+    let mut document = examples::explained();
+    document.connections[0].series.as_mut().unwrap().rtt = vec![(0.0, f64::NAN), (0.1, 0.2)];
+    document.connections[0].directions.client_to_server.bytes = u64::MAX;
+    let page = html::explain(&document);
+    let plots = linked(&page);
+    assert_eq!(plots.len(), 8);
+    let series = document.connections[0].series.as_ref().unwrap();
+    let plot = &plots[0];
+    assert_eq!(plot["data"].as_array().unwrap().len(), series.data.len());
+    assert_eq!(
+        plot["limits"].as_array().unwrap().len(),
+        series.limits.len()
+    );
+    assert_eq!(
+        plot["rtt"][0][1], 0,
+        "what is no number is none in JSON either"
+    );
+    for name in [
+        "acks", "edge", "flight", "window", "cwnd", "goodput", "sacks",
+    ] {
+        assert!(plot[name].is_array(), "{name}");
+    }
+    // The script finds every limit's colour by the class of its picture.
+    for limit in plot["limits"].as_array().unwrap() {
+        let class = format!(".{} {{", limit[3].as_str().unwrap());
+        assert!(page.contains(&class), "{class}");
+    }
+}

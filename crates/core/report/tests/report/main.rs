@@ -9,4 +9,5 @@ mod examples;
 mod html;
 mod svg;
 mod sweep;
+mod tables;
 mod text;

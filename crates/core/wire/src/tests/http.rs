@@ -1,7 +1,7 @@
 use std::format;
 use std::string::ToString;
 
-use crate::http::{Fields, Head};
+use crate::http::{Fields, Head, s3};
 
 #[test]
 fn a_request_shows_its_path_and_never_its_query() {
@@ -75,4 +75,64 @@ fn bodies_and_other_protocols_are_no_heads() {
 fn control_characters_in_a_target_do_not_reach_a_terminal() {
     let head = Head::read(b"GET /\x1b[2J HTTP/1.1\r\n").unwrap();
     assert_eq!(head.to_string(), "GET /\\x1b[2J");
+}
+
+/// The S3 operation of a request with these bytes.
+fn operation(bytes: &[u8]) -> Option<&'static str> {
+    match Head::read(bytes).unwrap() {
+        Head::Request {
+            method,
+            target,
+            fields,
+        } => s3::operation(method, &target, &fields.s3),
+        Head::Response { .. } => None,
+    }
+}
+
+#[test]
+fn s3_operations_are_named_by_what_a_request_shows() {
+    const SIGNED: &str = "Host: store\r\nAuthorization: AWS4-HMAC-SHA256 Credential=x\r\n";
+    let named =
+        |line: &str, fields: &str| operation(format!("{line} HTTP/1.1\r\n{fields}\r\n").as_bytes());
+    assert_eq!(named("PUT /b/k", SIGNED), Some("PutObject"));
+    assert_eq!(
+        named("PUT /b/k?partNumber=2&uploadId=u", SIGNED),
+        Some("UploadPart")
+    );
+    assert_eq!(
+        named("POST /b/k?uploads", SIGNED),
+        Some("CreateMultipartUpload")
+    );
+    assert_eq!(
+        named("POST /b/k?uploadId=u", SIGNED),
+        Some("CompleteMultipartUpload")
+    );
+    assert_eq!(
+        named("GET /b?list-type=2&prefix=p", SIGNED),
+        Some("ListObjectsV2")
+    );
+    assert_eq!(named("PUT /b", SIGNED), Some("CreateBucket"));
+    assert_eq!(
+        named(
+            "PUT /k",
+            "Host: b.s3.eu-west-1.amazonaws.com\r\nx-amz-date: d\r\n"
+        ),
+        Some("PutObject")
+    );
+    assert_eq!(
+        named("GET /b/k?X-Amz-Signature=5ecret", "Host: store\r\n"),
+        Some("GetObject")
+    );
+    assert_eq!(
+        named("PUT /b/k", "X-Amz-Copy-Source: /b/l\r\n"),
+        Some("CopyObject")
+    );
+    // A request to any other server has no such name.
+    assert_eq!(
+        named(
+            "PUT /upload/files",
+            "Host: a\r\nAuthorization: Basic eA==\r\n"
+        ),
+        None
+    );
 }

@@ -83,6 +83,7 @@ proptest! {
     fn nothing_captured_makes_the_decoder_panic(bytes in vec(any::<u8>(), 0..120)) {
         fuzz::fuzz_decode(&bytes);
         fuzz::fuzz_http(&bytes);
+        fuzz::fuzz_tls(&bytes);
     }
 
     #[test]
@@ -166,6 +167,7 @@ fn no_file_of_the_corpus_makes_the_decoders_panic() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();
             fuzz::fuzz_decode(&bytes);
             fuzz::fuzz_http(&bytes);
+            fuzz::fuzz_tls(&bytes);
         })
         .count();
     assert!(replayed >= 17, "{replayed} files in {folder}");

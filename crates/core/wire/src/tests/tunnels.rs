@@ -117,6 +117,8 @@ fn what_cannot_be_looked_into_is_named_by_its_outside() {
         // Without an identifier it is not VXLAN.
         (udp(4789, &[0; 60]), "UDP"),
         (udp(443, &[0xc0; 60]), "QUIC"),
+        (udp(8443, &[0xc3, 0, 0, 0, 1, 8]), "QUIC"),
+        (udp(8443, &[0xc3, 0, 0, 0, 9, 8]), "UDP"),
     ];
     for (bytes, name) in named {
         assert_eq!(whole(LinkType::RAW, &bytes), Observation::Other(name));

@@ -72,6 +72,8 @@ mod tests {
                 client_to_server: Direction::default(),
                 server_to_client: Direction::default(),
             },
+            tls: None,
+            ssh: None,
             transfers,
             close: Close::default(),
             caveats: Vec::new(),
@@ -86,6 +88,7 @@ mod tests {
             manifest: Manifest::default(),
             captures: Vec::new(),
             connections,
+            census: record::explain::Census::default(),
             echoes: Vec::new(),
             findings: Vec::new(),
         }

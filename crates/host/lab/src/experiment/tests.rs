@@ -110,6 +110,7 @@ impl Apparatus for Fake {
             manifest: Manifest::default(),
             captures: Vec::new(),
             connections: Vec::new(),
+            census: record::explain::Census::default(),
             echoes: Vec::new(),
             findings: Vec::new(),
         })
