@@ -6,7 +6,7 @@ use record::tune::{Document, Finding, Gain, Kind};
 
 use super::layout::paragraph;
 use super::{Emphasis, Style};
-use crate::quantity::{bytes, float, percent, rate, seconds};
+use crate::quantity::{bytes, float, percent, rate, seconds, times};
 
 /// Columns of a terminal that nobody has made larger.
 const WIDTH: usize = 80;
@@ -124,7 +124,9 @@ fn write_finding(text: &mut String, number: u32, finding: &Finding, style: Style
 }
 
 fn describe(gain: &Gain) -> String {
-    let change = if gain.saved() >= 0.0 {
+    let change = if gain.saved() >= 0.5 && gain.after_s > 0.0 {
+        format!("{} times faster", times(gain.before_s / gain.after_s))
+    } else if gain.saved() >= 0.0 {
         format!("{} less", percent(gain.saved()))
     } else {
         format!("{} more", percent(-gain.saved()))
@@ -200,7 +202,7 @@ mod tests {
         for part in [
             "1. receive-buffer (holds transfers back)",
             "net.ipv4.tcp_rmem: 1024 8800 8800 -> 4096 131072 10485760",
-            "99.8 % less",
+            "500 times faster",
             "   undo  sysctl -w net.ipv4.tcp_rmem='1024 8800 8800'",
             "settings looked at that are right: 1 (`--all` lists them)",
         ] {
