@@ -50,7 +50,9 @@ fn main() -> ExitCode {
         Some("test") => test(),
         Some("ci") => lint().and_then(|()| test()),
         _ => {
-            eprintln!("usage: cargo xtask fmt|clippy|doc|deps|docs|accuracy|field|fuzz|lint|test|ci");
+            eprintln!(
+                "usage: cargo xtask fmt|clippy|doc|deps|docs|accuracy|field|fuzz|lint|test|ci"
+            );
             return ExitCode::from(2);
         }
     };
