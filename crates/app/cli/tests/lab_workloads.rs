@@ -204,9 +204,10 @@ fn a_rival_s_loss_and_the_shares_of_all_are_measured() {
     );
     let ceiling = only(&document).ceiling_bps.unwrap();
     let mut harms = Vec::new();
-    for (arm, flows) in only(&document).arms.iter().zip([1, 3]) {
+    for (arm, flows) in only(&document).arms.iter().zip([1_u32, 3]) {
         let rivals = arm.rivals.as_ref().unwrap();
-        assert_eq!((rivals.alone_bps.len(), rivals.own_bps.len()), (1, flows));
+        assert_eq!(rivals.alone_bps.len(), 1);
+        assert_eq!(rivals.own_bps.len(), flows as usize);
         // Nobody gets more than there is, alone or together.
         let together = rivals.beside_bps[0] + rivals.own_bps.iter().sum::<f64>();
         assert!(
@@ -220,7 +221,7 @@ fn a_rival_s_loss_and_the_shares_of_all_are_measured() {
         let (sum, squares) = shares().fold((0.0, 0.0), |(sum, squares), share| {
             (sum + share, squares + share * share)
         });
-        let count = (flows + 1) as f64;
+        let count = f64::from(flows + 1);
         assert!(
             (jain - sum * sum / (count * squares)).abs() < 1e-9,
             "{rivals:#?}"

@@ -128,6 +128,17 @@ impl Scenario {
         if hops.iter().collect::<BTreeSet<_>>().len() < hops.len() {
             problems.add(format!("{field}.relay"), "a relay stands in it twice");
         }
+        let ends: Vec<Option<Site>> = hops
+            .iter()
+            .filter_map(|hop| self.relays.get(hop))
+            .map(|relay| (relay.mode == RelayMode::Trunk).then_some(relay.at))
+            .collect();
+        let one_trunk = |ends: &[Option<Site>]| ends == [Some(Site::Near), Some(Site::Far)];
+        if ends.iter().any(Option::is_some) && !one_trunk(&ends) {
+            let message = "a trunk is two relays of `mode = \"trunk\"`, the first near, the second \
+                           `at = \"far\"`, and no others";
+            problems.add(format!("{field}.relay"), message);
+        }
     }
 
     fn problems_of_prediction(&self, problems: &mut Problems) {

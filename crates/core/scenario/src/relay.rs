@@ -42,6 +42,8 @@ pub enum RelayMode {
     Tcp,
     /// TLS, which it ends and begins anew.
     Tls,
+    /// One end of a trunk: a near relay and a far one behind it, with hot connections between them.
+    Trunk,
 }
 
 /// On whose LAN a relay runs.
@@ -89,6 +91,10 @@ impl Relay {
                 let message = format!("there is no profile `{name}`; built in are `{known}`");
                 problems.push((field, message));
             }
+        }
+        if self.mode == RelayMode::Trunk && self.command.is_some() {
+            let message = "a trunk is ours at both ends; another program is `mode = \"tcp\"`";
+            problems.push(("command", message.to_owned()));
         }
         if let Some(command) = &self.command
             && !(command.contains("{port}") && command.contains("{target"))

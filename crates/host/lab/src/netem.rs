@@ -9,7 +9,6 @@ pub use link::Direction;
 
 /// A direction could not be put on a device.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum NetemError {
     /// It asks for what netem cannot do.
     #[error("netem cannot play this path:\n  {}", list(beyond))]

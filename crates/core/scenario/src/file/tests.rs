@@ -193,3 +193,29 @@ proptest! {
         let _ = expand(&document);
     }
 }
+
+#[test]
+fn a_trunk_is_a_near_and_a_far_end_and_nothing_else() {
+    let text = |near: &str, far: &str, route: &str| {
+        format!(
+            "name = \"t\"\nseed = 1\n[path]\nrtt = \"20 ms\"\nrate = \"10 Mbit/s\"\nqueue = \"1 BDP\"\n\
+             [relays.a]\nmode = \"trunk\"\n{near}\n[relays.b]\nmode = \"trunk\"\n{far}\n\
+             [[workloads]]\nname = \"w\"\nkind = \"stream\"\nbytes = \"1 MB\"\n\
+             [[arms]]\nname = \"trunk\"\nrelay = {route}\n"
+        )
+    };
+    read(&text("", "at = \"far\"", "[\"a\", \"b\"]")).unwrap();
+    for (near, far, route) in [
+        ("", "at = \"far\"", "\"a\""),
+        ("", "at = \"far\"", "\"b\""),
+        ("", "", "[\"a\", \"b\"]"),
+    ] {
+        let error = read(&text(near, far, route)).unwrap_err().to_string();
+        assert!(error.contains("a trunk is two relays"), "{error}");
+    }
+    let other = "command = \"socat {port} {target}\"";
+    let error = read(&text(other, "at = \"far\"", "[\"a\", \"b\"]"))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("a trunk is ours at both ends"), "{error}");
+}

@@ -13,6 +13,11 @@ pub(crate) fn reason(scenario: &Scenario, arm: &Arm, workload: &Workload) -> Opt
         if relay.command.is_some() {
             return Some(format!("relay `{hop}` is a program, and those are not run"));
         }
+        if relay.mode == RelayMode::Trunk {
+            return Some(format!(
+                "relay `{hop}` is an end of a trunk, whose protocol is not played"
+            ));
+        }
         if relay.mode == RelayMode::Http && arm.tls(workload).is_some() {
             return Some(format!("relay `{hop}` can't read requests inside of TLS"));
         }

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Command;
 
 use record::lab::Priming;
-use scenario::{Kind, Relay, RelayMode, Scenario};
+use scenario::{Kind, Relay, RelayMode, Scenario, Site};
 use serde_json::Value;
 
 use super::command::Placeholders;
@@ -191,27 +192,54 @@ impl Bench {
             shell.args(["-c", &placeholders.fill(line)]);
             shell
         } else {
-            let mode = match spec.mode {
-                RelayMode::Tls => "tls",
-                RelayMode::Http | RelayMode::Tcp => "tcp",
-            };
             let mut command = self.command(place, &self.binary, resolve)?;
-            command.args(["relay", mode, "--json"]);
-            for (flag, profile) in [
-                ("--client-profile", &spec.client_profile),
-                ("--server-profile", &spec.server_profile),
-            ] {
-                if let Some(profile) = profile {
-                    command.args([flag, profile]);
+            match spec.mode {
+                RelayMode::Trunk => self.trunk_arguments(&mut command, spec, (listen, target)),
+                RelayMode::Tls => {
+                    relay_arguments(&mut command, "tls", spec, (listen, target));
+                }
+                RelayMode::Http | RelayMode::Tcp => {
+                    relay_arguments(&mut command, "tcp", spec, (listen, target));
                 }
             }
-            command.args([listen.to_string(), target.to_string()]);
             command
         };
         let name = format!("{}-{port}", self.worker_name(index));
         let mut relay = Worker::start(&name, command, &(), &self.logs)?;
         self.wait_until_listening(place, port, &mut relay)?;
+        if spec.mode == RelayMode::Trunk && spec.at == Site::Near {
+            // A trunk is there before its first client.
+            relay.wait_for("that its trunk is connected", READY, |line| {
+                (line["event"] == "wan-connected").then_some(())
+            })?;
+        }
         Ok(relay)
+    }
+
+    /// One end of a trunk, in the clear: the emulated path is ours, and what is compared with it has no
+    /// TLS either.
+    fn trunk_arguments(&self, command: &mut Command, spec: &Relay, ends: (SocketAddr, SocketAddr)) {
+        let (listen, next) = ends;
+        let (wan, lan) = match spec.at {
+            Site::Near => {
+                let origin = self.topology.tcp_address(Place::Origin);
+                let target = SocketAddr::new(origin, listen.port());
+                command.args(["trunk", "near", &listen.to_string()]);
+                command.args(["--via", &next.to_string(), "--to", &target.to_string()]);
+                (&spec.server_profile, &spec.client_profile)
+            }
+            Site::Far => {
+                command.args(["trunk", "far", &listen.to_string()]);
+                command.args(["--allow-target", &next.to_string()]);
+                (&spec.client_profile, &spec.server_profile)
+            }
+        };
+        for (flag, profile) in [("--wan-profile", wan), ("--lan-profile", lan)] {
+            if let Some(profile) = profile {
+                command.args([flag, profile]);
+            }
+        }
+        command.args(["--plain", "--json"]);
     }
 
     /// Where hop `index` listens, and where it connects to.
@@ -242,6 +270,25 @@ impl Bench {
         })?;
         Ok(())
     }
+}
+
+/// Our relay of bytes in this mode.
+fn relay_arguments(
+    command: &mut Command,
+    mode: &str,
+    spec: &Relay,
+    (listen, target): (SocketAddr, SocketAddr),
+) {
+    command.args(["relay", mode, "--json"]);
+    for (flag, profile) in [
+        ("--client-profile", &spec.client_profile),
+        ("--server-profile", &spec.server_profile),
+    ] {
+        if let Some(profile) = profile {
+            command.args([flag, profile]);
+        }
+    }
+    command.args([listen.to_string(), target.to_string()]);
 }
 
 /// The ports that clients of `relay` will ask for.

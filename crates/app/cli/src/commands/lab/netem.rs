@@ -24,7 +24,9 @@ pub(super) fn run(arguments: &LabNetem) -> Result<ExitCode, Failure> {
         netem::apply(spec, device, || Command::new("tc")).map_err(|error| {
             let kind = match error {
                 NetemError::Beyond { .. } => Kind::Usage,
-                _ => Kind::Environment,
+                NetemError::Run(_) | NetemError::Missing | NetemError::Refused { .. } => {
+                    Kind::Environment
+                }
             };
             Failure::new(kind, error)
         })?;

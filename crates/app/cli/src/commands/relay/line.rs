@@ -20,20 +20,7 @@ pub(super) fn line(event: &Event) -> String {
             profile,
             stage,
             options,
-        } => match stage {
-            Stage::Listening => {
-                let settings = settings(options);
-                format!("{side} profile `{profile}` in effect on the listener: {settings}")
-            }
-            Stage::Connected => {
-                let settings = settings(options);
-                format!("{side} profile `{profile}` in effect on a connected socket: {settings}")
-            }
-            // The same settings, or a warning would have come instead.
-            Stage::AfterData => {
-                format!("{side} profile `{profile}` still in effect after data has flowed")
-            }
-        },
+        } => applied(*side, profile, *stage, options),
         Event::Connected {
             connection,
             peer,
@@ -119,6 +106,23 @@ pub(super) fn line(event: &Event) -> String {
         }
         Event::Stopped { .. } => stopped(event),
         Event::Trunk(event) => trunk_line::line(event),
+    }
+}
+
+fn applied(side: Side, profile: &str, stage: Stage, options: &[AppliedOption]) -> String {
+    match stage {
+        Stage::Listening => {
+            let settings = settings(options);
+            format!("{side} profile `{profile}` in effect on the listener: {settings}")
+        }
+        Stage::Connected => {
+            let settings = settings(options);
+            format!("{side} profile `{profile}` in effect on a connected socket: {settings}")
+        }
+        // The same settings, or a warning would have come instead.
+        Stage::AfterData => {
+            format!("{side} profile `{profile}` still in effect after data has flowed")
+        }
     }
 }
 
