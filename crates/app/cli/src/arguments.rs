@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use profile::TlsProfile;
-use units::{Bytes, Rate};
+use units::{Bytes, Rate, Span};
 
 use crate::commands::flow::arguments::Flow;
 use crate::commands::lab::arguments::{LabNetem, LabShell, LabUp};
@@ -72,6 +72,9 @@ Examples:
   longhaul explain slow.pcap.gz --json | jq '.findings[0]'
   tcpdump -r slow.pcap | longhaul explain -
   longhaul explain slow.pcap --html slow.html
+  longhaul explain captures/ --parquet tables/
+  longhaul explain -i eth0 --filter 'host 203.0.113.7' --duration 30s --follow
+  longhaul explain slow.pcap --anonymize --anonymized-capture to-show.pcapng
   longhaul explain slow.pcap --fail-on critical && deploy
   longhaul explain --compare before.pcap after.pcap")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -79,9 +82,31 @@ pub(crate) struct Explain {
     #[command(subcommand)]
     pub(crate) command: Option<ExplainCommand>,
 
-    /// Captures, read as one timeline in the order given; `-` is standard input.
-    #[arg(required = true, value_name = "FILE")]
+    /// Captures, folders of captures or quoted patterns, read as one timeline; `-` is standard input.
+    #[arg(required_unless_present = "interface", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+
+    /// Capture at this interface of this host instead; its own remote session (SSH) is left out.
+    #[arg(long, short = 'i', value_name = "NAME", conflicts_with_all = ["files", "compare"])]
+    pub(crate) interface: Option<String>,
+
+    /// With --interface: which packets are meant, as for tcpdump: `tcp and host 203.0.113.7 and port 443`.
+    #[arg(long, value_name = "FILTER", requires = "interface")]
+    pub(crate) filter: Option<String>,
+
+    /// With --interface: end after this time; otherwise Ctrl-C ends.
+    #[arg(long, value_name = "TIME", requires = "interface")]
+    pub(crate) duration: Option<Span>,
+
+    /// With --interface: bytes kept of each packet; 128 are headers only, 256 show requests and hellos.
+    #[arg(long, value_name = "BYTES", default_value_t = 128, requires = "interface",
+        value_parser = clap::value_parser!(u32).range(64..=262_144))]
+    pub(crate) snaplen: u32,
+
+    /// With --interface: show what is known every second, drawn again on a terminal; with --json, a
+    /// document per line.
+    #[arg(long, requires = "interface")]
+    pub(crate) follow: bool,
 
     /// Print one JSON document (`longhaul schema explain` describes it).
     #[arg(long)]
@@ -95,12 +120,37 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
+    /// Also write pictures of the connections with the most data into this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Also write tables into this folder, as Parquet: connections, transfers, findings, series.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) parquet: Option<PathBuf>,
+
+    /// Also write the same tables as comma-separated values.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) csv: Option<PathBuf>,
+
     /// Print Markdown, for a ticket.
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
 
+    /// Replace addresses, names, paths and payload in everything that comes out.
+    #[arg(long)]
+    pub(crate) anonymize: bool,
+
+    /// Also write the captures as one, anonymous too (pcapng).
+    #[arg(long, value_name = "FILE", requires = "anonymize")]
+    pub(crate) anonymized_capture: Option<PathBuf>,
+
+    /// A file of 16 random bytes, so that captures of several places get the same replacements; default: a
+    /// key that is forgotten.
+    #[arg(long, value_name = "FILE", requires = "anonymize")]
+    pub(crate) anonymize_key: Option<PathBuf>,
+
     /// Tell what changed from the first capture to the second, limit by limit.
-    #[arg(long, conflicts_with_all = ["html", "markdown", "series", "emit_scenario", "fail_on"])]
+    #[arg(long, conflicts_with_all = ["html", "svg", "parquet", "csv", "markdown", "series", "emit_scenario", "anonymized_capture", "fail_on"])]
     pub(crate) compare: bool,
 
     /// Also write a scenario that rebuilds path and transfers, for `simulate` and `lab run`.

@@ -1,5 +1,9 @@
 //! Opening captures: files, standard input, and whatever they are compressed with.
 
+mod files;
+
+pub(crate) use files::{expand, overlap};
+
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
@@ -13,7 +17,7 @@ pub(crate) struct Input {
     pub(crate) compression: Option<&'static str>,
 }
 
-/// Opens `path`, or standard input for `-`, and looks at its first bytes for gzip or Zstandard.
+/// Opens `path`, or standard input for `-`, and looks at its first bytes for gzip, Zstandard or LZ4.
 pub(crate) fn open(path: &Path) -> anyhow::Result<Input> {
     let raw: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(io::stdin().lock())
@@ -39,12 +43,29 @@ fn decompress(mut raw: Box<dyn Read>) -> anyhow::Result<Input> {
             let decoder = zstd::stream::read::Decoder::with_buffer(BufReader::new(whole))?;
             (Box::new(decoder), Some("zstd"))
         }
+        // LZ4 Frame Format 1.6.4, "General structure".
+        [0x04, 0x22, 0x4d, 0x18] => {
+            let decoder = lz4_flex::frame::FrameDecoder::new(whole);
+            (Box::new(Frames(decoder)), Some("lz4"))
+        }
         _ => (Box::new(whole), None),
     };
     Ok(Input {
         reader,
         compression,
     })
+}
+
+/// Frames one behind the other: the decoder says that nothing is left at the end of each.
+struct Frames<R: Read>(lz4_flex::frame::FrameDecoder<R>);
+
+impl<R: Read> Read for Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 => self.0.read(buffer),
+            count => Ok(count),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -71,6 +92,13 @@ mod tests {
         assert_eq!(read(gzip), (b"hello world".to_vec(), Some("gzip")));
         let zstd = zstd::encode_all(b"hello".as_slice(), 1).unwrap();
         assert_eq!(read(zstd), (b"hello".to_vec(), Some("zstd")));
+        let mut lz4 = Vec::new();
+        for part in [b"hello ".as_slice(), b"world"] {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(&mut lz4);
+            encoder.write_all(part).unwrap();
+            encoder.finish().unwrap();
+        }
+        assert_eq!(read(lz4), (b"hello world".to_vec(), Some("lz4")));
         assert_eq!(
             read(b"ab".to_vec()),
             (b"ab".to_vec(), None),

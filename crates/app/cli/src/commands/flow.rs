@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: Flow) -> Result<ExitCode, Failure> {
     clippy::exit,
     reason = "whoever asks twice does not want to wait for threads that wait for the network"
 )]
-fn on_signal(stop: Arc<dyn Fn() + Send + Sync>) -> Result<(), Failure> {
+pub(crate) fn on_signal(stop: Arc<dyn Fn() + Send + Sync>) -> Result<(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

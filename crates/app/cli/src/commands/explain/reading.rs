@@ -1,0 +1,211 @@
+//! Captures in files and on standard input.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use capture::{Ending, Summary};
+use indicatif::{ProgressBar, ProgressStyle};
+use record::explain::Capture;
+use units::Time;
+use wire::Observation;
+
+use super::feed::Feed;
+use crate::arguments::Explain;
+use crate::failure::{Blame as _, Failure};
+use crate::input;
+
+/// Bytes read at once; larger chunks bring nothing, smaller ones cost system calls.
+const CHUNK: usize = 1 << 20;
+
+/// Feeds everything that `arguments` name, in order of time, and says what it was.
+pub(super) fn read_all(
+    arguments: &Explain,
+    named: &[PathBuf],
+    feed: &mut Feed,
+) -> Result<Vec<Capture>, Failure> {
+    let files = input::expand(named).usage("there is nothing to explain")?;
+    let progress = progress(&files);
+    let mut captures: Vec<Capture> = Vec::new();
+    let mut last: Option<(Time, Time)> = None;
+    for (index, path) in files.iter().enumerate() {
+        if index > 0 {
+            feed.next_capture();
+        }
+        let (mut capture, times) =
+            read(path, feed, &progress).usage("this capture can't be explained")?;
+        if let Some(overlap) = last
+            .zip(times)
+            .and_then(|(one, next)| input::overlap(one, next))
+        {
+            capture.caveats.push(format!(
+                "it begins {:.3} s before the capture ahead of it ends: captures made at the same time are \
+                 explained one by one",
+                overlap.as_secs_f64()
+            ));
+        }
+        last = times.or(last);
+        if arguments.anonymize {
+            // A file's name may be a customer's.
+            capture.file = format!("capture {}", index + 1);
+        }
+        captures.push(capture);
+    }
+    progress.finish_and_clear();
+    Ok(captures)
+}
+
+/// Feeds one file and says what it was.
+fn read(
+    path: &Path,
+    feed: &mut Feed,
+    progress: &ProgressBar,
+) -> anyhow::Result<(Capture, Option<(Time, Time)>)> {
+    let name = path.display().to_string();
+    let mut input = input::open(path)?;
+    let mut source = capture::Capture::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut times: Option<(Time, Time)> = None;
+    let mut broken = None;
+    let mut ended = false;
+    while !ended {
+        let count = match input.reader.read(&mut chunk) {
+            Ok(count) => count,
+            // A compressed file that ends early still holds all packets before.
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                broken = Some(format!("the compressed file is cut short: {error}"));
+                0
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot read `{name}`")),
+        };
+        if count == 0 {
+            source.finish();
+            ended = true;
+        }
+        source.feed(&chunk[..count]);
+        progress.inc(count as u64);
+        if let Err(error) = observe(&mut source, feed, &mut times) {
+            if source.summary().frames == 0 {
+                return Err(error).with_context(|| format!("cannot read `{name}`"));
+            }
+            // What was read before stands.
+            broken = Some(format!("nothing behind this was read: {error}"));
+            ended = true;
+        }
+    }
+    let summary = source.summary();
+    anyhow::ensure!(
+        summary.frames > 0,
+        "`{name}` holds no packet: is it a capture, or the text that tcpdump prints?"
+    );
+    let mut caveats = caveats(&summary);
+    caveats.extend(broken);
+    let capture = Capture {
+        file: name,
+        format: summary
+            .format
+            .map_or_else(|| "unknown".to_owned(), |format| format.to_string()),
+        compression: input.compression.map(str::to_owned),
+        packets: summary.frames,
+        other: other(&summary),
+        duration_s: times.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
+        caveats,
+    };
+    Ok((capture, times))
+}
+
+/// Hands over everything that `source` has, and widens `times` to its first and last moment.
+fn observe(
+    source: &mut capture::Capture,
+    feed: &mut Feed,
+    times: &mut Option<(Time, Time)>,
+) -> Result<(), capture::ReadError> {
+    while let Some(observation) = source.next_observation()? {
+        if let Some(at) = time_of(&observation) {
+            let (first, last) = times.unwrap_or((at, at));
+            *times = Some((first.min(at), last.max(at)));
+        }
+        feed.take(&observation);
+    }
+    Ok(())
+}
+
+const fn time_of(observation: &Observation<'_>) -> Option<Time> {
+    match observation {
+        Observation::Tcp(segment) => Some(segment.at),
+        Observation::IcmpEcho(echo) => Some(echo.at),
+        Observation::Other(_) => None,
+    }
+}
+
+/// Packets that are not TCP, by kind, and those that could not be decoded, with the reason.
+fn other(summary: &Summary) -> BTreeMap<String, u64> {
+    let mut other: BTreeMap<String, u64> = summary
+        .others
+        .iter()
+        .map(|(name, count)| ((*name).to_owned(), *count))
+        .collect();
+    for (field, count) in &summary.cut {
+        other.insert(format!("cut by the snapshot length in {field}"), *count);
+    }
+    for (field, count) in &summary.malformed {
+        other.insert(format!("malformed {field}"), *count);
+    }
+    if summary.echoes > 0 {
+        other.insert("ICMP echo".to_owned(), summary.echoes);
+    }
+    other
+}
+
+fn caveats(summary: &Summary) -> Vec<String> {
+    let mut caveats = Vec::new();
+    if let Ending::CutShort { offset, present } = summary.ending {
+        caveats.push(format!(
+            "the last record, at byte {offset}, is cut short after {present} bytes; all before it was read"
+        ));
+    }
+    if summary.dropped > 0 {
+        caveats.push(format!(
+            "the capturing system reports {} packets that it dropped",
+            summary.dropped
+        ));
+    }
+    if summary.untimed > 0 {
+        caveats.push(format!(
+            "{} packets carry no time stamp of their own",
+            summary.untimed
+        ));
+    }
+    if summary.unreadable_blocks > 0 {
+        caveats.push(format!(
+            "{} blocks contradict themselves",
+            summary.unreadable_blocks
+        ));
+    }
+    caveats
+}
+
+/// A bar over the bytes of all files, where stderr is a terminal and there is much to read. Compressed
+/// bytes count once they are unpacked, so that a bar for them would lie: they get a counter.
+fn progress(files: &[PathBuf]) -> ProgressBar {
+    const WORTH_IT: u64 = 64 << 20;
+    let sizes: Option<u64> = files
+        .iter()
+        .map(|path| std::fs::metadata(path).ok().map(|data| data.len()))
+        .sum();
+    match sizes {
+        Some(total) if total >= WORTH_IT && std::io::stderr().is_terminal() => {
+            let bar = ProgressBar::new(total);
+            if let Ok(style) =
+                ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes}, {eta} left")
+            {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(250));
+            bar
+        }
+        _ => ProgressBar::hidden(),
+    }
+}
