@@ -72,18 +72,18 @@ fn write_table(file: File, table: &Table) -> Result<(), ParquetError> {
     for column in &table.columns {
         match &column.values {
             Values::Int(values) => {
-                write_column::<Int64Type, _>(&mut group, values, |value| *value)?
+                write_column::<Int64Type, _>(&mut group, values, |value| *value)?;
             }
             Values::Real(values) => {
-                write_column::<DoubleType, _>(&mut group, values, |value| *value)?
+                write_column::<DoubleType, _>(&mut group, values, |value| *value)?;
             }
             Values::Flag(values) => {
-                write_column::<BoolType, _>(&mut group, values, |value| *value)?
+                write_column::<BoolType, _>(&mut group, values, |value| *value)?;
             }
             Values::Text(values) => {
                 write_column::<ByteArrayType, _>(&mut group, values, |value| {
                     ByteArray::from(value.as_str())
-                })?
+                })?;
             }
         }
     }

@@ -39,7 +39,7 @@ fn in_folder(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let path = entry
             .with_context(|| format!("cannot list the folder `{shown}`"))?
             .path();
-        if path.is_file() && first_packet(&path).is_some() {
+        if path.is_file() && first_packet(&path) != First::None {
             found.push(path);
         }
     }
@@ -82,7 +82,10 @@ fn in_order_of_time(files: Vec<PathBuf>) -> Vec<PathBuf> {
     }
     let times: Option<Vec<Time>> = files
         .iter()
-        .map(|file| first_packet(file).flatten().filter(|at| *at >= ABSOLUTE))
+        .map(|file| match first_packet(file) {
+            First::At(at) if at >= ABSOLUTE => Some(at),
+            First::At(_) | First::Untimed | First::None => None,
+        })
         .collect();
     let Some(times) = times else {
         return files;
@@ -93,9 +96,22 @@ fn in_order_of_time(files: Vec<PathBuf>) -> Vec<PathBuf> {
     timed.into_iter().map(|(_, file)| file).collect()
 }
 
-/// Whether a file holds a packet, and the time of the first that has one.
-fn first_packet(path: &Path) -> Option<Option<Time>> {
-    let mut input = super::open(path).ok()?.reader.take(PROBED);
+/// What a file begins with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum First {
+    /// No packet: it is no capture.
+    None,
+    /// Packets, but none with a time among the first.
+    Untimed,
+    /// A packet of this time.
+    At(Time),
+}
+
+fn first_packet(path: &Path) -> First {
+    let Ok(input) = super::open(path) else {
+        return First::None;
+    };
+    let mut input = input.reader.take(PROBED);
     let mut source = capture::Capture::new();
     let mut chunk = vec![0; 1 << 16];
     loop {
@@ -110,10 +126,14 @@ fn first_packet(path: &Path) -> Option<Option<Time>> {
                 Observation::IcmpEcho(echo) => echo.at,
                 Observation::Other(_) => continue,
             };
-            return Some(Some(at));
+            return First::At(at);
         }
         if count == 0 {
-            return (source.summary().frames > 0).then_some(None);
+            return if source.summary().frames > 0 {
+                First::Untimed
+            } else {
+                First::None
+            };
         }
     }
 }
