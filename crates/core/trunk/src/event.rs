@@ -18,8 +18,8 @@ pub enum Event {
         /// Why.
         why: Closing,
     },
-    /// The trunk wants this many connections in all (initiator only). Open what is missing; surplus ones
-    /// the trunk closes itself.
+    /// The trunk wants this many connections in all (initiator only). Open what is missing, now and whenever
+    /// one is lost, until another such event gives another number; surplus ones the trunk closes itself.
     WantConnections {
         /// How many, those that are up included.
         count: u32,

@@ -4,11 +4,17 @@ use units::Time;
 
 use crate::Padding;
 
-/// What may be spent on padding, as a bucket that fills at a rate.
+/// One frame of padding, as long as a socket takes at a time.
+pub(crate) const PIECE: usize = 16 << 10;
+
+/// What may be spent on padding, as a bucket that fills at a rate and is emptied in one go: windows grow in
+/// bursts, and a trickle at the refill's rate would keep nothing hot and never end.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     padding: Padding,
     left: u64,
+    /// From a full bucket until it is empty.
+    spending: bool,
     filled_at: Option<Time>,
 }
 
@@ -17,11 +23,12 @@ impl Allowance {
         Self {
             padding,
             left: padding.burst.get(),
+            spending: true,
             filled_at: None,
         }
     }
 
-    /// What is left now.
+    /// What may go out now; nothing between an empty bucket and the next full one.
     pub(crate) fn left(&mut self, now: Time) -> u64 {
         let since = self
             .filled_at
@@ -40,11 +47,13 @@ impl Allowance {
             .left
             .saturating_add(gained)
             .min(self.padding.burst.get());
-        self.left
+        self.spending |= self.left == self.padding.burst.get();
+        if self.spending { self.left } else { 0 }
     }
 
     pub(crate) fn spend(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes);
+        self.spending &= self.left >= PIECE as u64;
     }
 
     pub(crate) const fn peek(&self) -> u64 {
@@ -93,5 +102,39 @@ impl Warmth {
     /// The rate at which it stopped growing.
     pub(crate) fn full(&self) -> Option<u64> {
         (self.rounds_without_growth >= ROUNDS && self.best > 0).then_some(self.best)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{Bytes, Rate};
+
+    use super::*;
+
+    #[test]
+    fn an_empty_allowance_is_full_again_before_any_of_it_is_spent() {
+        let mut allowance = Allowance::new(Padding {
+            burst: Bytes::mib(1),
+            rate: Rate::mbit_per_s(1),
+            ready_for: None,
+        });
+        let start = Time::from_millis(0);
+        assert_eq!(allowance.left(start), 1 << 20);
+        allowance.spend(1 << 20);
+        // 1 MiB at 1 Mbit/s takes 8.4 s.
+        assert_eq!(allowance.left(start + Duration::from_secs(8)), 0);
+        assert_eq!(allowance.left(start + Duration::from_secs(9)), 1 << 20);
+    }
+
+    #[test]
+    fn what_a_connection_did_not_need_stays_at_hand() {
+        let mut allowance = Allowance::new(Padding {
+            burst: Bytes::mib(1),
+            rate: Rate::bit_per_s(8),
+            ready_for: None,
+        });
+        let start = Time::from_millis(0);
+        allowance.spend(1 << 19);
+        assert_eq!(allowance.left(start), 1 << 19);
     }
 }

@@ -56,9 +56,8 @@ impl Trunk {
         if self.connections.is_empty() {
             self.outage_at = Some(now);
         }
-        if link.stage.takes_frames() {
-            self.ask_for_connections();
-        }
+        // One that was given up is not to be made again: it counted while it still stood.
+        self.ask_for_connections();
     }
 
     /// Whatever went out last on this connection and is not acknowledged goes out again.

@@ -7,9 +7,8 @@ use super::Trunk;
 use super::transmit::Turn;
 use crate::connection::Connection;
 use crate::frame::Frame;
+use crate::padding::PIECE;
 
-/// One frame of padding, as long as a socket takes at a time.
-const PIECE: usize = 16 << 10;
 static ZEROES: [u8; PIECE] = [0; PIECE];
 
 impl Trunk {

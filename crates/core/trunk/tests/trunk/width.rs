@@ -55,6 +55,14 @@ fn one_path_that_a_single_connection_fills_goes_back_to_one() {
     );
     assert_eq!(world.near.status().wanted, 1);
     assert!(world.log.contains("Surplus"), "it tried more");
+    let made = world.log.matches(" up\n").count();
+    // Well before it tries again, after 30 s.
+    assert!(!world.run(Duration::from_secs(2), |_| false));
+    assert_eq!(
+        world.log.matches(" up\n").count(),
+        made,
+        "what was given up is not made again"
+    );
     let repeated: u64 = world
         .near
         .connections()
@@ -100,12 +108,15 @@ fn padding_stops_when_the_windows_hold_the_path_and_never_exceeds_its_budget() {
         look(&mut world, 700_000) <= hot + 20_000,
         "a hot connection is left alone"
     );
-    // Ten seconds later ten seconds' allowance has come back: 125 kB.
+    // Ten seconds later 125 kB of allowance have come back, which would only trickle.
     assert!(!world.run(Duration::from_secs(10), |_| false));
     let before = world.near.connections().next().unwrap().totals.padding;
+    assert_eq!(look(&mut world, 14_600), before);
+    // 1 MiB has come back after 84 s.
+    assert!(!world.run(Duration::from_secs(84), |_| false));
     let again = look(&mut world, 14_600);
     assert!(
-        (100_000..=200_000).contains(&(again - before)),
+        (900_000..=1_100_000).contains(&(again - before)),
         "{again} after {before}"
     );
 }

@@ -41,6 +41,8 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) path: Path,
     pub(crate) links: Vec<Link>,
+    /// How many connections the driver keeps up: what the near end asked for last.
+    asked: usize,
     pub(crate) apps: [BTreeMap<StreamId, App>; 2],
     pub(crate) closed: [BTreeMap<StreamId, Receipt>; 2],
     pub(crate) resets: [Vec<(StreamId, String)>; 2],
@@ -76,6 +78,7 @@ impl World {
             config,
             path,
             links: Vec::new(),
+            asked: 0,
             apps: [BTreeMap::new(), BTreeMap::new()],
             closed: [BTreeMap::new(), BTreeMap::new()],
             resets: [Vec::new(), Vec::new()],
@@ -310,7 +313,10 @@ impl World {
     fn handle(&mut self, end: usize, event: Event) {
         self.note(&format!("{end} {event:?}"));
         match event {
-            Event::WantConnections { count } => self.dial(count as usize),
+            Event::WantConnections { count } => {
+                self.asked = count as usize;
+                self.dial(self.asked);
+            }
             Event::CloseConnection { connection, why } => {
                 assert!(
                     !matches!(why, Closing::Refused(ref refusal) if refusal.reason == trunk::RefusalReason::Version)
@@ -474,10 +480,8 @@ impl World {
         self.now = self.now.max(at);
         self.steps += 1;
         let now = self.now;
-        if self.links.is_empty() {
-            let wanted = self.near.status().wanted as usize;
-            self.dial(wanted);
-        }
+        // A driver makes what is missing again, until it is told another number.
+        self.dial(self.asked);
         let (gone, orphans) = self.orphans.drain(..).partition(|(at, _)| *at <= now);
         self.orphans = orphans;
         let gone: Vec<_> = gone;
