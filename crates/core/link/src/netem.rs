@@ -161,21 +161,21 @@ fn jumps(reorder: Reorder, spec: &DirectionSpec) -> bool {
 /// netem's jitter goes both ways from the delay, ours only adds.
 fn delay(propagation: Duration, jitter: Option<Jitter>) -> Option<String> {
     let Some(jitter) = jitter else {
-        return (propagation > Duration::ZERO).then(|| format!("delay {}", nanos(propagation)));
+        return (propagation > Duration::ZERO).then(|| format!("delay {}", micros(propagation)));
     };
     match jitter.distribution {
         Distribution::Uniform { most } => {
             let half = most / 2;
             Some(format!(
                 "delay {} {}",
-                nanos(propagation + half),
-                nanos(half)
+                micros(propagation + half),
+                micros(half)
             ))
         }
         Distribution::Normal { mean, deviation } => Some(format!(
             "delay {} {} distribution normal",
-            nanos(propagation + mean),
-            nanos(deviation)
+            micros(propagation + mean),
+            micros(deviation)
         )),
         // Refused before.
         Distribution::Pareto { .. } => None,
@@ -196,8 +196,12 @@ fn bucket(device: &str, rate: Rate, queue: Bytes) -> String {
     )
 }
 
-fn nanos(span: Duration) -> String {
-    format!("{}ns", span.as_nanos())
+/// In microseconds, with decimals where there are some: `tc` of iproute2 6.1 takes no smaller unit here.
+fn micros(span: Duration) -> String {
+    match (span.as_micros(), span.as_nanos() % 1_000) {
+        (whole, 0) => format!("{whole}us"),
+        (whole, thousandths) => format!("{whole}.{thousandths:03}us"),
+    }
 }
 
 /// Seven decimals of a per cent are a billionth.
@@ -250,7 +254,7 @@ mod tests {
         assert_eq!(
             spec.netem("wan0").unwrap(),
             [
-                "qdisc add dev wan0 root handle 1: netem limit 1000000 delay 35000000ns loss random 0.5% \
+                "qdisc add dev wan0 root handle 1: netem limit 1000000 delay 35000us loss random 0.5% \
                  duplicate 0.0000001% corrupt 100%",
                 "qdisc add dev wan0 parent 1:1 handle 2: tbf rate 10000000bit burst 3028 limit 100000",
             ]
@@ -287,7 +291,7 @@ mod tests {
         };
         let lines = spec.netem("wan0").unwrap();
         assert!(
-            lines[0].ends_with("delay 37000000ns 2000000ns loss gemodel 1% 25% 100% 0% reorder 2%"),
+            lines[0].ends_with("delay 37000us 2000us loss gemodel 1% 25% 100% 0% reorder 2%"),
             "{lines:?}"
         );
         // 100 us of 1 Gbit/s.

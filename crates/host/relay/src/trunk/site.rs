@@ -24,7 +24,7 @@ use crate::event::{Events, Stage};
 use crate::{RunError, host, looks};
 
 /// How long connections may take to carry the farewell.
-const FAREWELL: Duration = Duration::from_secs(1);
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// One end, as all its tasks share it.
 pub(super) struct Site {

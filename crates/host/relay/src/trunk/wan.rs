@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use sys::tcp_info::TcpInfo;
-use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use trunk::{ConnectionId, Observation};
 
 use super::engine::Engine;
 use super::shield::Shielded;
+use super::site::FAREWELL;
 
 /// One read: four chunks of the protocol, and what a paced gigabit carries in 2 ms.
 const READ: usize = 256 * 1024;
@@ -96,7 +97,24 @@ impl Wan {
     pub(super) async fn carry(&mut self) -> Lost {
         let mut looks = interval(IDLE_LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        poll_fn(|context| self.poll(context, &mut looks)).await
+        let lost = poll_fn(|context| self.poll(context, &mut looks)).await;
+        if matches!(lost, Lost::Closed(_)) {
+            // Whoever is gone already has lost nothing.
+            let _ = timeout(FAREWELL, self.linger()).await;
+        }
+        lost
+    }
+
+    /// Says that nothing more comes, and reads until the other end says so too. A socket that is closed with
+    /// bytes unread resets the connection (RFC 2525 section 2.17), and a farewell on its way is lost with it.
+    async fn linger(&mut self) -> io::Result<()> {
+        self.link.shutdown().await?;
+        loop {
+            self.buffer.clear();
+            if self.link.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(());
+            }
+        }
     }
 
     /// The trunk that it belongs to.
@@ -129,7 +147,13 @@ impl Wan {
         }
         for _ in 0..ROUNDS {
             let written = match self.write(context) {
-                Poll::Ready(Err(lost)) => return Poll::Ready(lost),
+                Poll::Ready(Err(lost)) => {
+                    if matches!(lost, Lost::Write(_)) {
+                        // An end that has closed may have said why, and that is still to be read.
+                        while matches!(self.read(context), Poll::Ready(Ok(()))) {}
+                    }
+                    return Poll::Ready(lost);
+                }
                 Poll::Ready(Ok(progress)) => progress,
                 Poll::Pending => false,
             };
