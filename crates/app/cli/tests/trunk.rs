@@ -9,6 +9,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -88,8 +89,15 @@ fn echo() -> SocketAddr {
 
 /// A port of loopback that was free a moment ago, for what is started twice at the same place.
 fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap()
+    // Below the range from which the kernel takes ports of its own, each for one test: between now and its
+    // use nobody else comes upon it.
+    static NEXT: AtomicU16 = AtomicU16::new(21_000);
+    loop {
+        let port = NEXT.fetch_add(1, Ordering::Relaxed);
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return listener.local_addr().unwrap();
+        }
+    }
 }
 
 /// Makes two identities that trust each other, with the lines that `init` prints.
