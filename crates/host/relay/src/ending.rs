@@ -141,9 +141,22 @@ impl Idle {
     }
 }
 
-pub(crate) fn close_first(first: &mut Option<Side>, phase: &mut Phase, side: Side) {
-    first.get_or_insert(side);
+/// Notes that the client or the server has ended its direction; whether both have. Where both end in the
+/// same turn, neither was first.
+pub(crate) fn both_closed(
+    client: bool,
+    server: bool,
+    first: &mut Option<Side>,
+    phase: &mut Phase,
+) -> bool {
+    match (client, server) {
+        (false, false) => return false,
+        (true, false) => _ = first.get_or_insert(Side::Client),
+        (false, true) => _ = first.get_or_insert(Side::Server),
+        (true, true) => {}
+    }
     *phase = Phase::Closing;
+    client && server
 }
 
 /// Resolves when the connection fails, also while nobody reads from it: after its FIN, or while the other
@@ -156,5 +169,24 @@ pub(crate) async fn failure(stream: &TcpStream) -> io::Error {
             // Somebody else has taken the error and will tell.
             Ok(None) => std::future::pending().await,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_to_end_is_kept_and_both_in_one_turn_are_a_close_too() {
+        let (mut first, mut phase) = (None, Phase::Data);
+        assert!(!both_closed(false, false, &mut first, &mut phase));
+        assert_eq!((first, phase), (None, Phase::Data));
+        assert!(!both_closed(false, true, &mut first, &mut phase));
+        assert!(both_closed(true, true, &mut first, &mut phase));
+        assert_eq!((first, phase), (Some(Side::Server), Phase::Closing));
+
+        let (mut first, mut phase) = (None, Phase::Data);
+        assert!(both_closed(true, true, &mut first, &mut phase));
+        assert_eq!((first, phase), (None, Phase::Closing));
     }
 }

@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::TcpRelay;
-use crate::ending::{Ended, Idle, close_first, failure};
+use crate::ending::{Ended, Idle, both_closed, failure};
 use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport};
 use crate::looks::Looks;
 use crate::proxy_protocol::{self, Endpoints, Header};
@@ -214,11 +214,8 @@ impl Relayed {
             if let Poll::Ready(Err(broken)) = down.poll(context, server, client, &service.reserve) {
                 return Poll::Ready(Ended::broken(broken, EndedBy::Server, EndedBy::Client));
             }
-            match (up.is_closed(), down.is_closed()) {
-                (true, true) => return Poll::Ready(Ended::completed()),
-                (true, false) => close_first(closed_first, phase, Side::Client),
-                (false, true) => close_first(closed_first, phase, Side::Server),
-                (false, false) => {}
+            if both_closed(up.is_closed(), down.is_closed(), closed_first, phase) {
+                return Poll::Ready(Ended::completed());
             }
             if let Poll::Ready(error) = client_failure.as_mut().poll(context) {
                 return Poll::Ready(Ended::failed(EndedBy::Client, &error));
