@@ -533,8 +533,10 @@ impl ConnectionState {
         }
         let largest = segment.payload_len == flow.largest_segment;
         flow.largest_segments += u64::from(largest);
-        flow.largest_in_row += u64::from(largest && state.last_len == segment.payload_len);
-        state.last_len = segment.payload_len;
+        flow.largest_in_row += u64::from(largest && state.cut_len == Some(segment.payload_len));
+        // What is pushed is a message's end, or a whole one; a stream that is cut goes on.
+        let pushed = segment.flags.contains(TcpFlags::PSH);
+        state.cut_len = (!pushed).then_some(segment.payload_len);
         if segment.header_len > 0 {
             flow.header_len = segment.header_len;
         }

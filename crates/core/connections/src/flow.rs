@@ -72,7 +72,8 @@ pub struct Flow {
     pub largest_segment: u32,
     /// How many segments are as large as that.
     pub largest_segments: u64,
-    /// How many of those came directly behind another one: messages of one size do not, a cut stream does.
+    /// How many of those came directly behind another one that was not pushed: a cut stream does that, and
+    /// messages of one size do not.
     pub largest_in_row: u64,
     /// IP and TCP header bytes of its latest data segment; zero where the source does not say.
     pub header_len: u16,
@@ -140,8 +141,8 @@ pub(crate) struct FlowState {
     smallest_rtt: Option<Duration>,
     /// The receiver has closed its window.
     zero_window: bool,
-    /// Payload of the latest data segment.
-    pub(crate) last_len: u32,
+    /// Payload of the latest data segment, where more of its message was to follow.
+    pub(crate) cut_len: Option<u32>,
     /// Timestamps of this side that the peer may still echo, each with the first packet that bore it.
     stamps: VecDeque<(u32, Time)>,
 }

@@ -35,6 +35,11 @@ impl Feedback {
         }
     }
 
+    /// Whether queues between tap and sender can be seen, or there is no such way.
+    pub(crate) const fn shows_queues(&self) -> bool {
+        self.delay.is_zero() || !self.queued.is_empty()
+    }
+
     /// For an ACK that passed the tap at `at`.
     pub(crate) fn at(&self, at: Time) -> Duration {
         let from = self
@@ -61,6 +66,7 @@ fn queued(
 ) -> Vec<(Time, Duration)> {
     /// Timestamps tick by the millisecond; less than this is no queue.
     const TICKS: Duration = Duration::from_millis(3);
+    let full = connection.segment_payload(side);
     let mut queued: Vec<(Time, Duration)> = Vec::new();
     let (mut passed_at, mut busy_since) = (None, connection.first_at);
     for packet in &connection.packets {
@@ -68,8 +74,14 @@ fn queued(
             continue;
         }
         let before = passed_at.replace(packet.at);
-        // What comes after a gap has not waited behind anything.
-        if before.is_none_or(|before: Time| packet.at.since(before) > rtt / 10) {
+        // What comes after a gap has not waited behind anything; but on a slow link a full segment alone takes
+        // a good part of a round trip.
+        let gap = if packet.len >= full {
+            rtt / 4
+        } else {
+            rtt / 10
+        };
+        if before.is_none_or(|before: Time| packet.at.since(before) > gap) {
             busy_since = packet.at;
         }
         let Some(looped) = packet.loop_time() else {

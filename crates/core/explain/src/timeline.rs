@@ -32,6 +32,7 @@ pub(crate) fn timeline(connection: &Connection, side: Side) -> Timeline {
         },
         base_rtt: connection.base_rtt().or_else(|| connection.handshake_rtt()),
         feedback_delay: feedback.delay,
+        queues_show: feedback.shows_queues(),
         segment: overhead(connection, side),
         window: match connection.window_scale(side.peer()) {
             WindowScale::Known(_) if is_scaled(connection) => WindowField::Scaled,

@@ -128,8 +128,10 @@ pub fn attribute(timeline: &Timeline) -> Attribution {
     let repairs = recovery::spans(&replay, timeline.to);
     let mut spans = waits::spans(timeline, &replay, path_rate.rate.ok(), &repairs);
     let mss = i64::from(timeline.segment.payload.max(1));
+    // Without a sight of queues every loss would look like a policer's.
     let policed = timeline
         .base_rtt
+        .filter(|_| timeline.queues_show)
         .and_then(|rtt| policer::since(&replay, rtt, mss));
     spans.extend(repairs);
     if let Some(since) = policed {

@@ -37,29 +37,58 @@ pub(crate) fn since(replay: &Replay, base_rtt: Duration, mss: i64) -> Option<Tim
     if epochs.first()?.quiet == Some(false) || !known || loud.count() * 2 > epochs.len() {
         return None;
     }
-    // Where slow start runs into the bucket, a large part of a round trip is lost and the rest passes;
-    // the next losses still belong to that. A sender that never settles runs into it again.
-    let dense = epochs.iter().position(Epoch::is_dense)?;
-    let later = epochs.get(dense + 1..)?;
-    let settled = later.get(1..).filter(|settled| !settled.is_empty());
-    let again = match settled {
-        Some(settled) => is_sharp(settled) || later.iter().any(Epoch::is_dense),
-        None => !later.is_empty(),
+    dense_then_again(&epochs).or_else(|| sharp_alone(&epochs, base_rtt))
+}
+
+/// Where slow start runs into the bucket, a large part of a round trip is lost and the rest passes; the next
+/// losses still belong to that. A sender that never settles runs into it again.
+fn dense_then_again(epochs: &[Epoch]) -> Option<Time> {
+    let first = epochs.iter().position(Epoch::is_dense)?;
+    let later = epochs.get(first + 1..)?;
+    // What a repair loses while it is under way gives no round trips to judge by, and says little of the rate.
+    let quiet = |epoch: &&Epoch| epoch.quiet == Some(true);
+    let settled: Vec<Epoch> = later.iter().skip(1).filter(quiet).copied().collect();
+    let again = match settled.as_slice() {
+        [] => later.iter().any(|epoch| epoch.quiet == Some(true)),
+        settled => is_sharp(settled, 3),
     };
-    again.then(|| epochs.get(dense).map(|epoch| epoch.from))?
+    let dense_again = later.iter().filter(quiet).any(Epoch::is_dense);
+    let from = epochs.get(first).map(|epoch| epoch.from);
+    from.filter(|_| again || dense_again)
+}
+
+/// A sender that leaves slow start before the bucket is empty (`HyStart`) never loses much at once. It still
+/// loses at one rate, again and again, and far more sharply than chance would have it.
+fn sharp_alone(epochs: &[Epoch], base_rtt: Duration) -> Option<Time> {
+    const LEAST: usize = 6;
+    let mut settled: Vec<Epoch> = Vec::new();
+    let mut before: Option<Time> = None;
+    for epoch in epochs.iter().skip(1) {
+        // Losses within the repair of others follow from those.
+        let own = before.is_none_or(|before| epoch.from.since(before) >= base_rtt * 4);
+        before = Some(epoch.from);
+        if own && epoch.quiet == Some(true) {
+            settled.push(*epoch);
+        }
+    }
+    let known = settled.len() >= LEAST && is_sharp(&settled, 8);
+    epochs
+        .iter()
+        .find(|epoch| epoch.quiet == Some(true))
+        .filter(|_| known)
+        .map(|epoch| epoch.from)
 }
 
 impl Epoch {
+    /// Random loss takes a few out of many, a full bucket the end of every burst.
     fn is_dense(&self) -> bool {
         let span = self.span.1 - self.span.0;
-        // Nothing at all passes where a link is down; random loss takes a few out of many.
-        let passed = span - self.lost_bytes;
-        self.quiet != Some(false) && self.lost >= 8 && passed > 0 && self.lost_bytes * 6 >= span
+        self.quiet != Some(false) && self.lost >= 8 && self.lost_bytes * 6 >= span
     }
 }
 
-/// Whether all were struck at about the same rate: within a third of the middle one.
-fn is_sharp(epochs: &[Epoch]) -> bool {
+/// Whether four of five were struck at the same rate: within a `part` of the middle one.
+fn is_sharp(epochs: &[Epoch], part: i64) -> bool {
     let mut rates: Vec<i64> = epochs.iter().map(|epoch| epoch.sent).collect();
     rates.sort_unstable();
     let Some(&middle) = rates.get(rates.len() / 2) else {
@@ -67,7 +96,7 @@ fn is_sharp(epochs: &[Epoch]) -> bool {
     };
     let near = rates
         .iter()
-        .filter(|rate| (**rate - middle).abs() * 3 <= middle)
+        .filter(|rate| (**rate - middle).abs() * part <= middle)
         .count();
     near * 5 >= rates.len() * 4
 }
@@ -131,4 +160,47 @@ fn is_quiet(replay: &Replay, at: Time, rtt: Duration) -> Option<bool> {
     }
     let least = latest.map(|(_, rtt)| *rtt).min()?;
     Some(least.saturating_sub(rtt) <= (rtt / 8).max(NOISE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(20);
+
+    /// Losses of `lost` segments each, a second apart, at these rates.
+    fn epochs(lost: u32, sent: &[i64], quiet: Option<bool>) -> Vec<Epoch> {
+        let epoch = |(second, sent): (u64, &i64)| Epoch {
+            from: Time::from_nanos(second * 1_000_000_000),
+            lost,
+            lost_bytes: i64::from(lost) * 1448,
+            sent: *sent,
+            span: (0, i64::from(lost) * 2000),
+            quiet,
+        };
+        (1..).zip(sent).map(epoch).collect()
+    }
+
+    #[test]
+    fn single_losses_at_one_rate_are_a_policers_and_at_any_rate_are_not() {
+        let same = [70, 58, 60, 57, 58, 59, 58, 58].map(|sent| sent * 1000);
+        let from = sharp_alone(&epochs(1, &same, Some(true)), RTT);
+        assert_eq!(from, Some(Time::from_nanos(1_000_000_000)));
+        let chance = [70, 20, 95, 57, 140, 33, 58, 80].map(|sent| sent * 1000);
+        assert_eq!(sharp_alone(&epochs(1, &chance, Some(true)), RTT), None);
+        assert_eq!(sharp_alone(&epochs(1, &same, None), RTT), None);
+        assert_eq!(sharp_alone(&epochs(1, &same[..6], Some(true)), RTT), None);
+    }
+
+    #[test]
+    fn what_slow_start_loses_counts_only_with_later_losses_that_nothing_queued_before() {
+        let mut all = epochs(20, &[100_000], Some(true));
+        assert_eq!(dense_then_again(&all), None);
+        all.extend(epochs(1, &[40_000, 41_000, 40_500], None));
+        assert_eq!(dense_then_again(&all), None);
+        for epoch in all.iter_mut().skip(1) {
+            epoch.quiet = Some(true);
+        }
+        assert!(dense_then_again(&all).is_some());
+    }
 }

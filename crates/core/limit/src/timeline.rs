@@ -23,6 +23,8 @@ pub struct Timeline {
     /// queued, where echoed timestamps tell that: that is when data which they release can pass the tap.
     /// Zero in a capture made at the sender.
     pub feedback_delay: Duration,
+    /// Whether round trips show what queued: at the sender they do, elsewhere only by echoed timestamps.
+    pub queues_show: bool,
     /// Payload and headers of a full segment.
     pub segment: PacketOverhead,
     /// How the receiver's window field is to be read.

@@ -1,5 +1,9 @@
 //! Why a sender did not send its next byte at once.
 
+mod paint;
+mod path;
+mod window;
+
 use core::time::Duration;
 
 use units::{Rate, Time};
@@ -7,7 +11,7 @@ use units::{Rate, Time};
 use crate::attribution::Span;
 use crate::growth::{self, Growth};
 use crate::replay::{Ack, Replay, Send};
-use crate::{Detail, LimitName, Reason, Timeline, WindowField};
+use crate::{Detail, LimitName, Reason, Timeline};
 
 /// A span for every wait between sends of new data. What is left out is time in which the sender had
 /// nothing to send.
@@ -70,6 +74,8 @@ struct Judge<'a> {
     repairs: &'a [Span],
     /// How soon after an ACK a send still counts as released by it.
     reaction: Duration,
+    /// Whether a program's pieces, and not windows, cut what is sent.
+    piecewise: bool,
     /// Bytes in flight ahead of each ACK that released something.
     peaks: Vec<(Time, i64)>,
 }
@@ -117,14 +123,16 @@ impl<'a> Judge<'a> {
                 .max(REACTION)
                 .min(rtt / 2)
         };
+        let mss = i64::from(segment.payload.max(1));
         Self {
             timeline,
             replay,
             rtt,
-            mss: i64::from(segment.payload.max(1)),
+            mss,
             path_room,
             repairs,
             reaction,
+            piecewise: is_piecewise(replay, reaction, mss),
             peaks: Vec::new(),
         }
     }
@@ -272,12 +280,14 @@ impl<'a> Judge<'a> {
     /// A sender with data in hand keeps as much in flight as it may, and sends full segments. Half of the
     /// flight is left to segmentation offload, which waits for a larger piece (`tcp_tso_should_defer`);
     /// a short segment is let pass where writes without Nagle's algorithm cut the stream, if as much
-    /// flew as ever and the ACK let a full segment out.
+    /// flew as ever and the ACK let a full segment out. That is a coincidence where all pieces end short: their
+    /// program's timer and the ACKs of what it wrote before share one period.
     fn had_data_in_hand(&self, ack: &Ack, send: &Send, next: &Send) -> bool {
         let recent = self.recent_peak(ack.at);
         let full = (send.to - send.from) % self.mss == 0;
-        let cut_by_writes =
-            ack.flight_before >= recent.max(4 * self.mss) && next.to - next.from >= self.mss;
+        let cut_by_writes = !self.piecewise
+            && ack.flight_before >= recent.max(4 * self.mss)
+            && next.to - next.from >= self.mss;
         (full || cut_by_writes) && (ack.flight_before * 2 >= recent || self.repaired_lately(ack.at))
     }
 
@@ -326,119 +336,6 @@ impl<'a> Judge<'a> {
                 .is_some_and(|(_, flight)| *flight >= 4 * self.mss)
     }
 
-    /// A short segment that ends exactly at the window's edge, long after the ACK that put it there: the
-    /// sender waited for room for a full one, until its patience was over.
-    fn filled_the_rest(&self, index: usize, next: &Send) -> bool {
-        //= https://www.rfc-editor.org/rfc/rfc9293#section-3.8.6.2.1
-        //# (3) or if at least a fraction Fs of the maximum window can be sent,
-        let before = self.replay.acks_after(index).last();
-        let Some(ack) = before.filter(|ack| next.at.since(ack.at) > self.reaction) else {
-            return false;
-        };
-        let edge = ack
-            .window
-            .map(|window| ack.acked.saturating_add_unsigned(window));
-        next.to - next.from < self.mss && edge == Some(next.to)
-    }
-
-    /// The flight fell to two thirds of what it was while ACKs let nothing go, and then rises to the same
-    /// height at one stroke: a full socket buffer wakes its program when a third of it is free (Linux
-    /// `sk_stream_is_writeable`).
-    fn refills_the_buffer(&self, ack: &Ack, index: usize) -> bool {
-        let since = ack.at.saturating_sub(self.rtt + self.rtt / 8);
-        let first = self.replay.acks.partition_point(|other| other.at < since);
-        let before = self.replay.acks.iter().skip(first);
-        let recent = before
-            .take_while(|other| other.at <= ack.at)
-            .map(|other| other.flight_before)
-            .max()
-            .unwrap_or(0);
-        if recent < 8 * self.mss || ack.flight_before * 5 > recent * 4 {
-            return false;
-        }
-        // What this ACK let go, up to the next one.
-        let counts = &self.replay.acks_before_send;
-        let Some(count) = counts.get(index + 1) else {
-            return false;
-        };
-        let released = counts
-            .iter()
-            .skip(index + 1)
-            .take_while(|other| *other == count)
-            .count();
-        let sent_to = self
-            .replay
-            .sends
-            .get(index + released)
-            .map_or(0, |send| send.to);
-        let flight = sent_to - ack.acked;
-        (flight - recent).abs() * 10 <= recent
-    }
-
-    /// The ACK that made room for `next`, if there was none behind `send`, and `next` followed soon
-    /// compared with the stall: on a short path a tenth of a stall is many round trips.
-    fn made_room(&self, index: usize, send: &Send, next: &Send) -> Option<&'a Ack> {
-        let wanted = (next.to - next.from).min(self.mss);
-        let opened = self.replay.acks_after(index).iter().find(|ack| {
-            let had_room = ack
-                .edge_before
-                .is_none_or(|edge| edge.saturating_sub(send.to) >= wanted);
-            let has_room = ack
-                .window
-                .map(|window| ack.acked.saturating_add_unsigned(window))
-                .is_some_and(|edge| edge.saturating_sub(send.to) >= wanted);
-            !had_room && has_room
-        })?;
-        let patience = self.reaction.max(opened.at.since(send.at) / 10);
-        (next.at.since(opened.at) <= patience).then_some(opened)
-    }
-
-    fn window_had_no_room(&self, ack: &Ack, next: &Send, send: &Send) -> Option<Verdict> {
-        let room = ack.edge_before?.saturating_sub(send.to);
-        // Case B of the field: a window of 4096 bytes holds two segments of 1448; the third has no room,
-        // although the window is never "full".
-        let wanted = (next.to - next.from).min(self.mss);
-        if room >= wanted {
-            return None;
-        }
-        // No queue closes a window: its reader does.
-        if ack.window_before != Some(0) && self.path_is_full(ack) {
-            // The window is full only because the queue holds it: without the queue it would carry more
-            // than the path.
-            return Some(Verdict::Held(LimitName::Bottleneck, None));
-        }
-        let window = ack.window_before?;
-        let detail = if window == 0 {
-            Detail::ZeroWindow
-        } else if self.timeline.window == WindowField::Unscaled && window > 50_000 {
-            Detail::NoScaling
-        } else if self.window_grew(ack) {
-            Detail::Growing
-        } else {
-            Detail::Static
-        };
-        Some(Verdict::Held(LimitName::ReceiveWindow, Some(detail)))
-    }
-
-    /// Whether the window is more than a twentieth larger a round trip later.
-    fn window_grew(&self, ack: &Ack) -> bool {
-        let (Some(before), Some(mut after)) = (ack.window_before, ack.window) else {
-            return false;
-        };
-        let until = ack.at + self.rtt;
-        let from = self.replay.acks.partition_point(|other| other.at < ack.at);
-        for later in self
-            .replay
-            .acks
-            .iter()
-            .skip(from)
-            .take_while(|later| later.at <= until)
-        {
-            after = after.max(later.window.unwrap_or(0));
-        }
-        after > before.saturating_add(before / 20)
-    }
-
     /// Less than a segment flew, and the sender waited for its ACK all the same: Nagle's algorithm
     /// (RFC 9293 §3.7.4), if both pieces are small.
     fn small_flight(&self, ack: &Ack, send: &Send, next: &Send) -> Verdict {
@@ -474,221 +371,6 @@ impl<'a> Judge<'a> {
     fn note_peak(&mut self, ack: &Ack) {
         self.peaks.push((ack.at, ack.flight_before));
     }
-
-    /// As much flies as the path carries, and round trips are longer for it; or as much arrives per round
-    /// trip as the path carries.
-    fn path_is_full(&self, ack: &Ack) -> bool {
-        if self.delivers_all(ack.at) {
-            return true;
-        }
-        match self.path_room {
-            Some(room) => {
-                let Some(rtt) = ack.rtt.or_else(|| self.replay.rtt_before(ack.at)) else {
-                    return false;
-                };
-                let queue = rtt.saturating_sub(self.rtt);
-                let queued = queue > self.rtt / 50 && queue > Duration::from_micros(500);
-                queued && ack.flight_before >= room
-            }
-            // Without a rate, only a queue as long as half the path says so by itself.
-            None => self
-                .standing_queue(ack)
-                .is_some_and(|queue| queue > self.rtt / 2 && queue > Duration::from_millis(5)),
-        }
-    }
-
-    /// What every round trip of the last one took beyond the path's own; one alone may be a delayed ACK.
-    fn standing_queue(&self, ack: &Ack) -> Option<Duration> {
-        const SAMPLES: usize = 3;
-        let since = ack.at.saturating_sub(self.rtt);
-        let first = self.replay.acks.partition_point(|other| other.at < since);
-        let recent = self.replay.acks.iter().skip(first);
-        let samples: Vec<Duration> = recent
-            .take_while(|other| other.at <= ack.at)
-            .filter_map(|other| other.rtt)
-            .collect();
-        let least = samples.iter().min().filter(|_| samples.len() >= SAMPLES)?;
-        Some(least.saturating_sub(self.rtt))
-    }
-
-    /// At some moment of the last round trip the receiver's window had no room for two more segments.
-    fn pressed_the_window(&self, at: Time) -> bool {
-        let from = at.saturating_sub(self.rtt);
-        growth::meets_the_edge(self.replay, from, at, self.mss * 2)
-    }
-
-    /// As much arrived over the last round trip as the path carries.
-    fn delivers_all(&self, at: Time) -> bool {
-        let acked = |at| self.replay.acked_to(at).unwrap_or(0);
-        let arrived = acked(at) - acked(at.saturating_sub(self.rtt));
-        // Delayed ACKs leave a segment or two to the next round trip.
-        self.path_room
-            .is_some_and(|room| room >= 8 * self.mss && (arrived + self.mss) * 20 >= room * 19)
-    }
-
-    fn paint(&self, verdicts: &[Verdict]) -> Vec<Span> {
-        let mut spans = Vec::new();
-        let mut around = None;
-        // Where a burst began whose limit is told by the first real wait behind it.
-        let mut burst_from: Option<Time> = None;
-        let mut regime = Regime::default();
-        for (index, verdict) in verdicts.iter().enumerate() {
-            let Some(send) = self.replay.sends.get(index) else {
-                break;
-            };
-            let next = self.replay.sends.get(index + 1);
-            let end = next.map_or(self.timeline.to, |next| next.at);
-            let held = match *verdict {
-                Verdict::Burst => {
-                    match around {
-                        Some(limit) => spans.push(span(send.at, end, limit)),
-                        None => {
-                            burst_from.get_or_insert(send.at);
-                        }
-                    }
-                    continue;
-                }
-                Verdict::Nothing => {
-                    let bottleneck =
-                        around.is_some_and(|(limit, _)| limit == LimitName::Bottleneck);
-                    self.paint_end_of_data(send, index, end, bottleneck, &mut spans);
-                    around = None;
-                    burst_from = None;
-                    regime.on_pause(end.since(send.at), self.rtt);
-                    continue;
-                }
-                Verdict::Held(LimitName::LossRecovery, detail) => {
-                    let until = next.map_or(end, |next| next.at + self.rtt);
-                    let due = (send.at + self.rtt).min(end);
-                    spans.push(span(due, until, (LimitName::LossRecovery, detail)));
-                    around = None;
-                    burst_from = None;
-                    continue;
-                }
-                Verdict::Held(limit, detail) => (limit, detail),
-                Verdict::OwnWindow(growth) => {
-                    let flight = self
-                        .replay
-                        .acks_after(index)
-                        .last()
-                        .map_or(0, |ack| ack.flight_before);
-                    self.own_window(growth, end, flight, &mut regime)
-                }
-            };
-            spans.push(span(burst_from.take().unwrap_or(send.at), end, held));
-            around = Some(held);
-        }
-        spans
-    }
-
-    /// All data is in flight: a round trip, preceded by the queue's share of it where there is one.
-    fn paint_end_of_data(
-        &self,
-        send: &Send,
-        index: usize,
-        end: Time,
-        bottleneck: bool,
-        spans: &mut Vec<Span>,
-    ) {
-        let Some(ack) = self.drained(index) else {
-            // More followed while this was still in flight: not the last round trip of anything.
-            if self.replay.sends.get(index + 1).is_some() {
-                return;
-            }
-            let due = (send.at + self.rtt + self.rtt / 4).min(end);
-            spans.push(span(send.at, due, (LimitName::Propagation, None)));
-            spans.push(Span {
-                from: due,
-                to: end,
-                limit: LimitName::Unknown,
-                detail: None,
-                reason: Some(Reason::CutOff),
-            });
-            return;
-        };
-        let due = if ack.bare {
-            ack.at
-        } else {
-            ack.at.min(self.arrival_told_by(index, send))
-        };
-        let due = due.min(end);
-        let excess = due.since(send.at).saturating_sub(self.rtt);
-        let queued = bottleneck
-            || self
-                .path_room
-                .is_some_and(|room| send.to - ack.acked_before > room);
-        let propagation_from = if queued { send.at + excess } else { send.at };
-        spans.push(span(
-            send.at,
-            propagation_from,
-            (LimitName::Bottleneck, None),
-        ));
-        spans.push(span(propagation_from, due, (LimitName::Propagation, None)));
-    }
-
-    /// When a bare ACK of `send` would have come, had the peer not waited to let it ride on data: a round
-    /// trip later, or as long after the bare ACK of the bytes before as the path needs for the rest.
-    fn arrival_told_by(&self, index: usize, send: &Send) -> Time {
-        let unqueued = send.at + self.rtt;
-        let before = self
-            .replay
-            .acks_after(index)
-            .iter()
-            .take_while(|ack| ack.acked < send.to);
-        let Some(last) = before
-            .filter(|ack| ack.bare && ack.acked > ack.acked_before)
-            .last()
-        else {
-            return unqueued;
-        };
-        let rest = u64::try_from(send.to - last.acked).unwrap_or(0);
-        let serialisation = self.path_room.and_then(|room| {
-            let nanos = self.rtt.as_nanos().checked_mul(u128::from(rest))?;
-            u64::try_from(nanos.checked_div(u128::try_from(room).ok()?)?).ok()
-        });
-        unqueued.max(last.at + Duration::from_nanos(serialisation.unwrap_or(0)))
-    }
-
-    fn own_window(
-        &self,
-        growth: Growth,
-        at: Time,
-        flight: i64,
-        regime: &mut Regime,
-    ) -> (LimitName, Option<Detail>) {
-        let last_repair = self.repairs.iter().rev().find(|repair| repair.from <= at);
-        if let Some(repair) = last_repair
-            && regime.repaired != Some(repair.from)
-        {
-            regime.repaired = Some(repair.from);
-            regime.exponential = repair.detail == Some(Detail::Timeout);
-        }
-        match growth {
-            Growth::Exponential if last_repair.is_none() => regime.exponential = true,
-            Growth::Exponential | Growth::Unseen => {}
-            Growth::Slow => regime.exponential = false,
-        }
-        if core::mem::take(&mut regime.paused) && flight * 4 <= regime.highest * 3 {
-            //= https://www.rfc-editor.org/rfc/rfc5681#section-4.1
-            //# Therefore, a TCP SHOULD set cwnd to no more than RW before beginning
-            //# transmission if the TCP has not sent data in an interval exceeding
-            //# the retransmission timeout.
-            regime.restarted = true;
-            regime.exponential = growth != Growth::Slow;
-            regime.highest = 0;
-        }
-        regime.highest = regime.highest.max(flight);
-        match (regime.exponential, last_repair) {
-            (true, Some(_)) => (LimitName::SlowStart, Some(Detail::AfterTimeout)),
-            (true, None) if regime.restarted => (LimitName::SlowStart, Some(Detail::AfterIdle)),
-            (true, None) => (LimitName::SlowStart, Some(Detail::Initial)),
-            (false, Some(_)) => (LimitName::LossLimited, None),
-            (false, None) if growth::is_flat(&self.peaks, at, self.rtt, self.mss) => {
-                (LimitName::SendBuffer, None)
-            }
-            (false, None) => (LimitName::CongestionAvoidance, Some(Detail::LowSsthresh)),
-        }
-    }
 }
 
 /// How long this sender takes to answer an ACK, if it is slow but steady (old hosts, loaded ones): three
@@ -717,47 +399,18 @@ fn slow_reaction(replay: &Replay, rtt: Duration) -> Option<Duration> {
     (usual <= rtt / 50 && usual * 3 <= spacing).then(|| usual * 2)
 }
 
-fn span(from: Time, to: Time, (limit, detail): (LimitName, Option<Detail>)) -> Span {
-    Span {
-        from,
-        to,
-        limit,
-        detail,
-        reason: None,
+/// Whether nearly all pauses follow a short segment: a program had written no more by then. A window, or a
+/// full buffer, has no regard for where writes end.
+fn is_piecewise(replay: &Replay, reaction: Duration, mss: i64) -> bool {
+    const LEAST: usize = 8;
+    let pauses = replay.sends.windows(2).filter_map(|pair| {
+        let [send, next] = pair else { return None };
+        (next.at.since(send.at) > reaction).then_some(send)
+    });
+    let (mut all, mut short) = (0, 0);
+    for send in pauses {
+        all += 1;
+        short += usize::from((send.to - send.from) % mss != 0);
     }
-}
-
-/// What is known of the sender's congestion window so far.
-#[derive(Clone, Copy, Debug)]
-struct Regime {
-    /// It doubles per round trip, or nothing has shown yet that it does not.
-    exponential: bool,
-    /// Nothing was sent for a retransmission timeout or longer.
-    paused: bool,
-    /// It started again after such a pause.
-    restarted: bool,
-    /// Largest flight of this regime.
-    highest: i64,
-    /// Start of the latest repair that is accounted for.
-    repaired: Option<Time>,
-}
-
-impl Default for Regime {
-    fn default() -> Self {
-        Self {
-            exponential: true,
-            paused: false,
-            restarted: false,
-            highest: 0,
-            repaired: None,
-        }
-    }
-}
-
-impl Regime {
-    fn on_pause(&mut self, pause: Duration, rtt: Duration) {
-        /// Linux: RTO = srtt + max(4 x rttvar, 200 ms) (`tcp_rtt_estimator` in `net/ipv4/tcp_input.c`).
-        const RTO_MARGIN: Duration = Duration::from_millis(200);
-        self.paused |= pause >= rtt + RTO_MARGIN;
-    }
+    all >= LEAST && short * 10 >= all * 9
 }

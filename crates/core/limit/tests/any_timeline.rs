@@ -63,6 +63,7 @@ prop_compose! {
             ending_at: ending_at.map(Time::from_millis),
             base_rtt: base_rtt.map(Duration::from_micros),
             feedback_delay: Duration::from_micros(delay),
+            queues_show: true,
             segment: PacketOverhead::IPV4_TIMESTAMPS,
             window: WindowField::Scaled,
             blind,

@@ -38,6 +38,7 @@ fn timeline(base_rtt: Duration, events: Vec<Event>) -> Timeline {
         ending_at: None,
         base_rtt: Some(base_rtt),
         feedback_delay: Duration::ZERO,
+        queues_show: true,
         segment: PacketOverhead::IPV4_TIMESTAMPS,
         window: WindowField::Scaled,
         blind: None,
