@@ -601,9 +601,20 @@ pub(crate) struct LabRun {
     #[arg(long, value_name = "COMMAND")]
     pub(crate) client: Option<String>,
 
+    /// Who plays the path: our own link, or Linux's netem where the kernel has it.
+    #[arg(long, value_enum, default_value = "ours")]
+    pub(crate) link: LinkBackend,
+
     /// Print one JSON document (`longhaul schema lab` describes it).
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Who plays a path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum LinkBackend {
+    Ours,
+    Netem,
 }
 
 /// Read a scenario and report everything that is wrong with it.

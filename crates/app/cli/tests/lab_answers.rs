@@ -21,9 +21,9 @@ struct Case {
 }
 
 /// Fewer than these would leave a law of TCP unchecked.
-const LEAST_ANSWERS: usize = 5;
+const LEAST_ANSWERS: usize = 7;
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     // RFC 9293: no more than a window in a round trip. Without scaling (RFC 7323 section 2) a window is at
     // most 65535 B: 2 MiB are 32 windows, after 0.4 s of slow start up to it.
     Case {
@@ -78,6 +78,26 @@ const CASES: [Case; 4] = [
             experiment = { runs = 3, block = 1 }
         "#,
         expected: &[("reno", 2.4..=9.5)],
+    },
+    // RFC 5681 section 3.1: below ssthresh a window doubles in a round trip, above it it grows by a segment. 2 MB
+    // are 1401 segments of 1428 B (IPv6 with timestamps), ssthresh 65535 B are 46 of them. Without a threshold
+    // flights of 10, 20, .. 640 carry 1270, an eighth the rest: 9 round trips with the handshake. With it flights of
+    // 10, 20 and 40, then 46, 47, .. , carry 1401 in the 27th: 28 round trips, and two more where each ACK stands
+    // for two segments and is counted once.
+    Case {
+        name: "initial ssthresh",
+        scenario: r#"
+            path = { ip = "v6", rtt = "100 ms", rate = "100 Mbit/s", queue = "1250 kB" }
+            hosts.client = { stack = "longhaul", congestion-control = "reno" }
+            hosts.origin = { stack = "longhaul", tcp = { receive-window = "4 MB" } }
+            workloads = [{ name = "2 MB", kind = "stream", bytes = "2 MB" }]
+            arms = [
+                { name = "65535", hosts.client = { tcp = { initial-ssthresh = "65535 B" } } },
+                { name = "infinite", hosts.client = { tcp = { initial-ssthresh = "infinite" } } },
+            ]
+            experiment = { runs = 2, block = 1 }
+        "#,
+        expected: &[("65535", 2.75..=3.1), ("infinite", 0.88..=1.0)],
     },
 ];
 

@@ -238,7 +238,7 @@ fn a_shell_in_a_host_of_a_standing_lab_sees_its_network_and_the_endpoint() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scenario.toml");
     let scenario = PATH.replace("workloads", "standing")
-        + "[relays.hot]\n[[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n\
+        + "[relays.hot]\ncongestion-control = \"reno\"\n[[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n\
            [[arms]]\nname = \"relay\"\nrelay = \"hot\"\n";
     std::fs::write(&file, scenario).unwrap();
     let mut lab = longhaul()
@@ -277,6 +277,12 @@ fn a_shell_in_a_host_of_a_standing_lab_sees_its_network_and_the_endpoint() {
     assert!(
         looked.stdout.contains("10.10.0.10/24") && looked.stdout.contains("192.0.2.10"),
         "{looked:#?}"
+    );
+    // The profile of its pool says otherwise, the scenario has the last word.
+    let pool = run(shell().args(["relay-hot", "--", "ss", "-tinH", "dport = :80"]));
+    assert!(
+        pool.stdout.contains(" reno ") && !pool.stdout.contains(" bbr "),
+        "{pool:#?}"
     );
     // What comes on standard input is for the shell.
     let mut piped = shell()
@@ -329,6 +335,113 @@ fn a_download_over_tls_1_3_arrives() {
     );
     // TCP, TLS, the request: three round trips before the last byte.
     assert!(only(&document).arms[0].median_s.unwrap() > 0.06);
+}
+
+#[test]
+fn a_relay_that_ends_tls_speaks_the_newer_version_across_the_distance() {
+    let document = play(
+        r#"
+        [relays.ends]
+        mode = "tls"
+        tls-profile = "s3"
+        [relays.both]
+        mode = "tls"
+        [[workloads]]
+        name = "1 kB"
+        kind = "download"
+        bytes = "1 kB"
+        [[arms]]
+        name = "direct"
+        tls = "1.2"
+        [[arms]]
+        name = "relay"
+        tls = "1.2"
+        relay = "both"
+        [[arms]]
+        name = "strict"
+        tls = "1.3"
+        relay = "ends"
+        "#,
+    );
+    let [direct, relay, strict] = [0, 1, 2].map(|arm| only(&document).arms[arm].median_s.unwrap());
+    // Four round trips of 20 ms, and three of them with 1.3.
+    assert!(
+        direct >= 0.08 && relay >= 0.06 && strict >= 0.06,
+        "{direct} {relay} {strict}"
+    );
+    assert!(relay < direct, "{relay} {direct}");
+}
+
+#[test]
+fn exchanges_with_idle_time_between_are_timed_without_it() {
+    let document = play(
+        r#"
+        [[workloads]]
+        name = "asks"
+        kind = "exchange"
+        count = 3
+        idle = "400 ms"
+        [[arms]]
+        name = "direct"
+        "#,
+    );
+    let seconds = only(&document).arms[0].median_s.unwrap();
+    assert!((0.06..0.4).contains(&seconds), "{seconds}");
+}
+
+#[test]
+fn netem_plays_the_same_path_or_is_named_as_missing() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    let upload = "[[workloads]]\nname = \"1 MB\"\nbytes = \"1 MB\"\n[[arms]]\nname = \"direct\"\n";
+    std::fs::write(&file, format!("{PATH}{upload}")).unwrap();
+    let run_by = |link: &str| {
+        let mut command = longhaul();
+        command
+            .args(["lab", "run", "--json", "--link", link])
+            .arg(&file);
+        run(command.arg("--out").arg(folder.path().join(link)))
+    };
+    let theirs = run_by("netem");
+    if theirs.code == Some(3) && theirs.stderr.contains("this kernel has no netem") {
+        assert!(theirs.stderr.contains("modprobe sch_netem"), "{theirs:#?}");
+        tell("comparison not run: this kernel has no netem");
+        return;
+    }
+    assert_eq!(theirs.code, Some(0), "{theirs:#?}");
+    let ours = run_by("ours");
+    let [ours, theirs] = [ours, theirs].map(|finished| {
+        let document: Document = serde_json::from_value(finished.json()).unwrap();
+        only(&document).arms[0].median_s.unwrap()
+    });
+    // Slow start over 20 ms, then 50 Mbit/s: what differs is how a bucket lets bursts through.
+    assert!(
+        (theirs / ours - 1.0).abs() < 0.1,
+        "{theirs} s with netem, {ours} s with ours"
+    );
+}
+
+#[test]
+fn what_netem_cannot_say_is_refused_before_anything_is_built() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    let path = PATH.replace("1 BDP", "50 packets");
+    let upload = "[[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n[[arms]]\nname = \"direct\"\n";
+    std::fs::write(&file, format!("{path}{upload}")).unwrap();
+    let mut command = longhaul();
+    command.args(["lab", "run", "--link", "netem"]).arg(&file);
+    let refused = run(command.arg("--out").arg(folder.path().join("out")));
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    assert!(
+        refused.stderr.contains("`path.queue`: not with netem"),
+        "{refused:#?}"
+    );
+}
+
+/// What everybody should know who reads a log: past the harness, which keeps what tests print.
+fn tell(line: &str) {
+    writeln!(std::io::stderr(), "{line}").unwrap();
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::{Arm, Assertion, HostName, Kind, RelayMode, Scenario, Site, Stack, Statistic};
+use crate::{
+    Arm, Assertion, HostName, Kind, RelayMode, Scenario, Site, Stack, Statistic, Workload,
+};
 
 /// One thing that is wrong with a scenario, and what to do.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -175,6 +177,7 @@ impl Scenario {
             }
             problems.below(&field, workload.problems());
             self.problems_of_ways(workload.kind, &field, problems);
+            self.problems_of_tls(workload, &field, problems);
             let asserted = workload.assertions.iter().flat_map(Assertion::arms);
             for arm in asserted.chain(workload.reported.keys().map(String::as_str)) {
                 if !arms.contains(arm) {
@@ -193,23 +196,53 @@ impl Scenario {
             return;
         }
         for (index, arm) in self.arms.iter().enumerate() {
-            let speaks_http = |hop: &&String| {
-                let relay = self.relays.get(*hop);
-                relay.is_some_and(|relay| relay.mode == RelayMode::Http && relay.command.is_none())
-            };
-            if let Some(hop) = arm.relay.hops().iter().find(speaks_http) {
-                let message = format!(
-                    "`{kind}` speaks no HTTP, and arm `{}` leads through `[relays.{hop}]`, which \
-                     does: give that `mode = \"tcp\"`",
-                    arm.name
-                );
-                problems.add(format!("{field}.kind"), message);
+            for (mode, language) in [(RelayMode::Http, "HTTP"), (RelayMode::Tls, "TLS")] {
+                if let Some(hop) = self.first_of_ours(arm, mode) {
+                    let message = format!(
+                        "`{kind}` speaks no {language}, and arm `{}` leads through `[relays.{hop}]`, which \
+                         does: give that `mode = \"tcp\"`",
+                        arm.name
+                    );
+                    problems.add(format!("{field}.kind"), message);
+                }
             }
             if arm.tls.is_some() {
                 let message = format!("`{kind}` has no TLS");
                 problems.add(format!("arms[{index}].tls"), message);
             }
         }
+    }
+
+    /// Relays that an object's language does not suit.
+    fn problems_of_tls(&self, workload: &Workload, field: &str, problems: &mut Problems) {
+        if !workload.kind.is_object() {
+            return;
+        }
+        for arm in &self.arms {
+            let message = match arm.tls(workload) {
+                None => self.first_of_ours(arm, RelayMode::Tls).map(|hop| {
+                    format!("`[relays.{hop}]` ends TLS, and this is in the clear: set `tls`, here or there")
+                }),
+                Some(_) => self.first_of_ours(arm, RelayMode::Http).map(|hop| {
+                    format!(
+                        "`[relays.{hop}]` reads requests, which TLS hides: give it `mode = \"tls\"`, or \
+                         `\"tcp\"`"
+                    )
+                }),
+            };
+            if let Some(message) = message {
+                problems.add(field, format!("in arm `{}` {message}", arm.name));
+            }
+        }
+    }
+
+    /// The first relay of this mode on an arm's route that is our own program.
+    fn first_of_ours<'a>(&'a self, arm: &'a Arm, mode: RelayMode) -> Option<&'a str> {
+        let is_it = |hop: &&String| {
+            let relay = self.relays.get(*hop);
+            relay.is_some_and(|relay| relay.mode == mode && relay.command.is_none())
+        };
+        arm.relay.hops().iter().find(is_it).map(String::as_str)
     }
 
     fn problems_of_assertion(&self, index: usize, assertion: &Assertion, problems: &mut Problems) {

@@ -1,3 +1,4 @@
+use profile::TlsProfile;
 use serde::Deserialize;
 use units::Bytes;
 
@@ -13,8 +14,11 @@ pub struct Relay {
     pub client_profile: Option<String>,
     /// Profile of its sockets towards the origin; the relay's default where absent.
     pub server_profile: Option<String>,
-    /// Congestion control of its sockets towards the origin; its host's where absent.
+    /// Congestion control of its sockets towards the origin. Where absent, that of its profile; another
+    /// program's is its host's.
     pub congestion_control: Option<String>,
+    /// Versions and key exchanges of TLS on both its sides; only with `mode = "tls"`.
+    pub tls_profile: Option<TlsProfile>,
     /// Connections to the origin kept ready; only with `mode = "http"`.
     pub pool_min_idle: u32,
     /// Whether they are primed ahead of use (cwnd and the origin's window grown); only with
@@ -67,6 +71,7 @@ impl Default for Relay {
             client_profile: None,
             server_profile: None,
             congestion_control: None,
+            tls_profile: None,
             pool_min_idle: 2,
             prime: true,
             hot_window: None,
@@ -91,6 +96,10 @@ impl Relay {
                 let message = format!("there is no profile `{name}`; built in are `{known}`");
                 problems.push((field, message));
             }
+        }
+        if self.tls_profile.is_some() && self.mode != RelayMode::Tls {
+            let message = "only a relay that ends TLS has one: set `mode = \"tls\"`";
+            problems.push(("tls-profile", message.to_owned()));
         }
         if self.mode == RelayMode::Trunk && self.command.is_some() {
             let message = "a trunk is ours at both ends; another program is `mode = \"tcp\"`";

@@ -111,6 +111,37 @@ fn runs_that_do_not_divide_are_told_the_nearest_that_do() {
 }
 
 #[test]
+fn a_relay_that_ends_tls_wants_some_and_one_that_reads_requests_wants_none() {
+    let problems = |text: &str| -> Vec<String> {
+        let scenario: Scenario = toml::from_str(text).unwrap();
+        let problems = scenario.problems();
+        problems.iter().map(ToString::to_string).collect()
+    };
+    let ends = SOUND.replace(
+        "[relays.hot]",
+        "[relays.hot]\nmode = \"tls\"\ntls-profile = \"s3\"",
+    );
+    assert_eq!(
+        problems(&ends),
+        [
+            "`workloads[0]`: in arm `relay` `[relays.hot]` ends TLS, and this is in the clear: set `tls`, here \
+             or there"
+        ]
+    );
+    let spoken = ends.replace("relay = \"hot\"", "relay = \"hot\"\ntls = \"1.2\"");
+    assert_eq!(problems(&spoken), [""; 0]);
+    let hidden = spoken.replace("mode = \"tls\"", "mode = \"http\"");
+    assert_eq!(
+        problems(&hidden),
+        [
+            "`relays.hot.tls-profile`: only a relay that ends TLS has one: set `mode = \"tls\"`",
+            "`workloads[0]`: in arm `relay` `[relays.hot]` reads requests, which TLS hides: give it \
+             `mode = \"tls\"`, or `\"tcp\"`",
+        ]
+    );
+}
+
+#[test]
 fn unknown_keys_and_bare_numbers_are_refused() {
     let error = toml::from_str::<Scenario>(&SOUND.replace("queue =", "que =")).unwrap_err();
     assert!(error.to_string().contains("que"), "{error}");

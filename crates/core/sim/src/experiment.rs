@@ -13,7 +13,7 @@ use congestion::ParseAlgorithmError;
 use link::InvalidPath;
 use record::Manifest;
 use record::lab::{Document, PathCheck, Priming, VERSION};
-use scenario::{Arm, HostName, IpVersion, Problem, Relay, Scenario, Workload};
+use scenario::{Arm, HostName, IpVersion, Problem, Relay, RelayMode, Scenario, Tls, Workload};
 use tcp::Config;
 use units::{Bytes, Rate};
 
@@ -236,6 +236,7 @@ impl Stage<'_> {
         let mut primed = Vec::new();
         let mut series = Vec::new();
         let hops = self.relays(arm.relay.hops());
+        let arm = &across(arm, &hops);
         for number in 0..blocks {
             let seed = self.seed_of(arm, workload, u64::from(number));
             let mut block = self.block(arm, hosts, &hops, seed)?;
@@ -338,6 +339,16 @@ impl Stage<'_> {
         let bytes = workload.bytes.map_or(0, Bytes::get);
         mix(self.seed ^ mix(number ^ mix(bytes ^ name)))
     }
+}
+
+/// The arm as its long path sees it: a relay that ends TLS begins it anew, with the newest version that it and
+/// the origin have, whatever its client speaks.
+fn across(arm: &Arm, hops: &[&Relay]) -> Arm {
+    let mut arm = arm.clone();
+    if hops.iter().any(|relay| relay.mode == RelayMode::Tls) {
+        arm.tls = Some(Tls::V1_3);
+    }
+    arm
 }
 
 /// Blocks of each arm and workload.

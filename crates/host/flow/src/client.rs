@@ -69,6 +69,8 @@ pub enum Workload {
         response: Bytes,
         /// How many.
         count: u64,
+        /// Pause between a response and the next request; the exchanges' times leave it out.
+        idle: Duration,
     },
 }
 

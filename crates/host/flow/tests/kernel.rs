@@ -137,12 +137,33 @@ fn every_exchange_is_timed() {
         request: Bytes::new(64),
         response: Bytes::new(100_000),
         count: 20,
+        idle: Duration::ZERO,
     };
     let outcome = carry(|_| {}, workload);
     let exchanges = outcome.flows[0].exchanges.as_ref().unwrap();
     assert_eq!(exchanges.samples_s.len(), 20);
     assert!(exchanges.median_s <= exchanges.p95_s && exchanges.p99_s <= exchanges.max_s);
     assert_eq!(outcome.totals.bytes, 20 * 100_064);
+}
+
+#[test]
+fn idle_time_between_exchanges_passes_and_is_not_counted() {
+    let idle = Duration::from_millis(60);
+    let workload = Workload::Exchanges {
+        request: Bytes::new(64),
+        response: Bytes::new(64),
+        count: 4,
+        idle,
+    };
+    let outcome = carry(|_| {}, workload);
+    let flow = &outcome.flows[0];
+    let exchanges = flow.exchanges.as_ref().unwrap();
+    assert_eq!(exchanges.samples_s.len(), 4);
+    let counted: f64 = exchanges.samples_s.iter().sum();
+    assert!(
+        flow.total_s - counted >= 3.0 * idle.as_secs_f64(),
+        "{flow:?}"
+    );
 }
 
 #[test]

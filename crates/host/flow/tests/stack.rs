@@ -158,6 +158,7 @@ fn every_workload_runs_with_either_engine_over_either_ip() {
             request: Bytes::new(200),
             response: Bytes::new(40_000),
             count: 20,
+            idle: Duration::ZERO,
         },
     ];
     for ipv6 in [false, true] {

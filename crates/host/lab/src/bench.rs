@@ -14,6 +14,7 @@ mod explain;
 mod flow;
 mod host;
 mod legs;
+mod link;
 mod objects;
 mod own_tcp;
 mod plan;
@@ -30,15 +31,22 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ::link::PathSpec;
 use scenario::{Capture, Kind, Scenario, Workload};
 use serde_json::Value;
+use sys::isolation;
+use sys::tun::Tun;
 
+use crate::emulator;
+use crate::experiment::Options;
 use crate::probe::{self, Depth, End, PathReading};
 use crate::tap::Tap;
 use crate::worker::{Worker, WorkerError};
 
+use self::link::{Link, Netem};
 pub use crate::tap::TapError;
 pub use crate::worker::WorkerError as ProcessError;
 pub use error::BenchError;
@@ -50,7 +58,7 @@ use relays::RunningRelay;
 pub use sampler::SamplerError;
 pub(crate) use set::Benches;
 pub use topology::TopologyError;
-use topology::{Place, Topology};
+use topology::{Place, Topology, WAN, Wan};
 
 /// How long a process may take to get ready. Generous: two busy cores start slowly.
 const READY: Duration = Duration::from_secs(20);
@@ -90,11 +98,13 @@ pub(crate) struct Bench {
     scenario: Scenario,
     plan: Plan,
     topology: Topology,
-    /// Ends with the bench; the path is down without it.
-    link: Worker,
+    /// The path is down without it.
+    link: Link,
     origin: Worker,
     /// What the origin shows where it speaks TLS, as PEM.
     certificate: Option<String>,
+    /// Where that certificate and its key are, for programs that take files.
+    identity: [PathBuf; 2],
     /// Beside the client, where objects are replicated.
     near_store: Option<Worker>,
     /// One process in each host, for `lab shell` to follow.
@@ -117,29 +127,37 @@ impl Bench {
     fn build(
         scenario: &Scenario,
         plan: Plan,
-        binary: &Path,
-        out: &Path,
+        options: &Options,
         name: &str,
-        seed: u64,
     ) -> Result<Self, BenchError> {
+        let (binary, out, seed) = (&options.binary, &options.out, options.seed);
         let logs = out.join("logs").join(name);
         for path in [out.join("captures"), out.join("objects"), logs.clone()] {
             fs::create_dir_all(&path).map_err(|source| BenchError::Folder { path, source })?;
         }
-        let mut topology = Topology::build(scenario, &plan, &logs).map_err(BenchError::Topology)?;
-        let mut facts = topology.facts();
-        let (command, setup) = topology
-            .link_command(binary, scenario.path.spec(seed))
+        let mut topology = Topology::build(scenario, &plan, options.backend, &logs)
             .map_err(BenchError::Topology)?;
-        let mut link = Worker::start("link", command, &setup, &logs)?;
-        let realtime = link.wait_for("that it is ready", READY, |line| {
-            (line["event"] == "ready").then(|| line["realtime"].clone())
-        })?;
-        let scheduling = plain(&realtime["scheduling"]);
-        facts.insert("link: real-time priority".to_owned(), scheduling.clone());
-        let unpunctual = (realtime["granted"] != true).then_some(scheduling);
-        let origin =
-            stores::start_origin(scenario, seed, binary, &topology, (out, logs.as_path()))?;
+        let mut facts = topology.facts();
+        let path = scenario.path.spec(seed);
+        let mut unpunctual = None;
+        let link = match topology.wan().map_err(BenchError::Topology)? {
+            Wan::Tuns(ends) => {
+                let (process, granted, scheduling) = start_link(binary, path, *ends, &logs)?;
+                facts.insert("link: real-time priority".to_owned(), scheduling.clone());
+                unpunctual = (!granted).then_some(scheduling);
+                Link::Ours(process)
+            }
+            Wan::Cable(ends) => {
+                Link::Netem(Netem::start(&path, ends, WAN).map_err(BenchError::Netem)?)
+            }
+        };
+        let prefix = match name {
+            "" => String::new(),
+            name => format!("{name}-"),
+        };
+        let identity =
+            [stores::CERTIFICATE, stores::KEY].map(|file| out.join(format!("{prefix}{file}")));
+        let origin = stores::start_origin(scenario, seed, binary, &topology, (&identity, &logs))?;
         let mut flow_servers = Vec::new();
         if scenario.workloads.iter().any(is_flow) {
             let server = flow::start_server(Place::Origin, binary, &topology, &logs)?;
@@ -149,16 +167,13 @@ impl Bench {
             let server = flow::start_server(Place::RivalSink, binary, &topology, &logs)?;
             flow_servers.push(server);
         }
-        let prefix = match name {
-            "" => String::new(),
-            name => format!("{name}-"),
-        };
         Ok(Self {
             _holders: hold(scenario, binary, &topology, &prefix, &logs)?,
             flow_servers,
             alone_bps: BTreeMap::new(),
             origin: origin.process,
             certificate: origin.certificate,
+            identity,
             near_store: stores::start_near_store(scenario, seed, binary, &topology, &logs)?,
             binary: binary.to_owned(),
             out: out.to_owned(),
@@ -223,11 +238,8 @@ impl Bench {
             QUIET
         };
         loop {
-            self.link.tell(&format!("quiet {}", quiet.as_secs_f64()))?;
             let left = deadline.saturating_duration_since(Instant::now());
-            self.link.wait_for("that its path is quiet", left, |line| {
-                (line["event"] == "quiet").then_some(())
-            })?;
+            self.link.await_quiet(quiet, left)?;
             match self.unacknowledged()? {
                 Some((host, bytes)) if Instant::now() > deadline => {
                     return Err(BenchError::Undrained {
@@ -264,14 +276,8 @@ impl Bench {
     }
 
     fn facts(&mut self) -> Result<BTreeMap<String, String>, BenchError> {
-        self.link.tell("counters")?;
-        let counters = self.link.wait_for("its counters", READY, |line| {
-            (line["event"] == "counters").then(|| line.clone())
-        })?;
         let mut facts = self.facts.clone();
-        for part in ["forward", "backward", "lateness"] {
-            facts.insert(format!("link: {part}"), plain(&counters[part]));
-        }
+        facts.extend(self.link.facts()?);
         Ok(facts)
     }
 
@@ -294,7 +300,7 @@ impl Bench {
         place: Place,
         program: impl AsRef<std::ffi::OsStr>,
         resolve: Option<(&str, IpAddr)>,
-    ) -> Result<std::process::Command, BenchError> {
+    ) -> Result<Command, BenchError> {
         self.topology
             .command(place, program, resolve)
             .map_err(BenchError::Topology)
@@ -305,7 +311,7 @@ impl Bench {
         &self,
         program: impl AsRef<std::ffi::OsStr>,
         route: &[String],
-    ) -> Result<std::process::Command, BenchError> {
+    ) -> Result<Command, BenchError> {
         let address = self.entry_of(route);
         let resolve = Some((self.scenario.origin.name.as_str(), address));
         self.command(Place::Client, program, resolve)
@@ -334,18 +340,35 @@ impl Bench {
         let folder = self.out.join("captures");
         let file = folder.join(format!("{}{name}.pcapng", self.prefix));
         let node = self.topology.node(place);
-        let tap = Tap::start(
-            &node.namespace,
-            node.device,
-            (node.link_type(), peer),
-            &file,
-        );
+        let tap = Tap::start(&node.namespace, node.device, (node.link_type, peer), &file);
         let tap = tap.map_err(|source| BenchError::Capture {
             host: node.name.clone(),
             source,
         })?;
         Ok((tap, file))
     }
+}
+
+/// Our own link between two devices, whether it has real-time priority, and that in words.
+fn start_link(
+    binary: &Path,
+    path: PathSpec,
+    [near, far]: [Tun; 2],
+    logs: &Path,
+) -> Result<(Worker, bool, String), BenchError> {
+    let mut command = Command::new(binary);
+    command.args(["lab", "worker", "link"]);
+    isolation::die_with_parent(&mut command);
+    let setup = emulator::hand_over(&mut command, path, near, far);
+    let mut link = Worker::start("link", command, &setup, logs)?;
+    let realtime = link.wait_for("that it is ready", READY, |line| {
+        (line["event"] == "ready").then(|| line["realtime"].clone())
+    })?;
+    Ok((
+        link,
+        realtime["granted"] == true,
+        plain(&realtime["scheduling"]),
+    ))
 }
 
 /// A process in each host that does nothing, and whose command line says where it is.

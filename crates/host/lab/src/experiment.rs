@@ -37,12 +37,24 @@ pub struct Options {
     pub out: PathBuf,
     /// Seed instead of the scenario's.
     pub seed: u64,
+    /// Who plays the path.
+    pub backend: Backend,
     /// A command that uploads instead of the built-in S3 client.
     pub client: Option<String>,
     /// Set from a signal handler: the run ends after the transfer under way and keeps what it has.
     pub stop: Arc<AtomicBool>,
     /// What the manifest can say before the run.
     pub manifest: Manifest,
+}
+
+/// Who plays the path between the two sites.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Backend {
+    /// Our own [`emulator`](crate::emulator).
+    #[default]
+    Ours,
+    /// Linux's own, where the kernel has it ([`netem`](crate::netem)).
+    Netem,
 }
 
 /// What happens, for whoever shows progress.
@@ -176,7 +188,7 @@ fn play(
             }
         }
     }
-    let bench = Benches::build(&scenario, &options.binary, &options.out, options.seed)?;
+    let bench = Benches::build(&scenario, options)?;
     Run::new(&scenario, part.factors.clone(), options, notify, bench).play()
 }
 
@@ -187,11 +199,11 @@ pub fn stand(
     options: &Options,
     ready: &mut dyn FnMut(&[String]),
 ) -> Result<(), LabError> {
-    let problems = beyond::problems(scenario);
+    let problems = beyond::problems(scenario, options.backend);
     if !problems.is_empty() {
         return Err(LabError::Beyond { problems });
     }
-    let mut benches = Benches::build(scenario, &options.binary, &options.out, options.seed)?;
+    let mut benches = Benches::build(scenario, options)?;
     for arm in 0..scenario.arms.len() {
         benches.start_relays(arm)?;
     }

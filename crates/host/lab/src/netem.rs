@@ -26,6 +26,12 @@ pub enum NetemError {
          none"
     )]
     Missing,
+    /// What `tc` shows is no JSON.
+    #[error("cannot read what `tc` shows of the path's disciplines")]
+    Unreadable(#[source] serde_json::Error),
+    /// Something keeps moving across the path.
+    #[error("packets keep crossing the path, long after the transfers")]
+    Restless,
     /// `tc` refused.
     #[error("`tc` refused `{line}`: {why}")]
     Refused {

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use lab::experiment::{self, Options, Outcome};
+use lab::experiment::{self, Backend, LabError, Options, Outcome};
 use record::Manifest;
 use report::Explained;
 use scenario::{FileError, Scenario, Variant};
 
-use crate::arguments::{Lab, LabCheck, LabCommand, LabRun};
+use crate::arguments::{Lab, LabCheck, LabCommand, LabRun, LinkBackend};
 use crate::commands::lab::arguments::LabUp;
 use crate::commands::version;
 use crate::failure::{Blame as _, Failure, Kind};
@@ -87,6 +87,7 @@ fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
         binary: std::env::current_exe().environment("cannot find this program's own file")?,
         out: out.clone(),
         seed: arguments.seed.unwrap_or(scenario.seed),
+        backend: backend(arguments.link),
         client: arguments.client.clone(),
         stop: Arc::default(),
         manifest: manifest(),
@@ -94,8 +95,8 @@ fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
     let mut view = progress::View::new(&scenario, &options);
     let outcome = experiment::run(&variants, &options, &mut |event| view.show(&event));
     view.finish();
-    let outcome =
-        outcome.environment(format!("the scenario `{}` could not be run", scenario.name))?;
+    let text = format!("the scenario `{}` could not be run", scenario.name);
+    let outcome = outcome.map_err(|error| blame(error, text))?;
     publish(arguments, &out, &outcome)
 }
 
@@ -107,6 +108,7 @@ fn keep_up(arguments: &LabUp) -> Result<ExitCode, Failure> {
         binary: std::env::current_exe().environment("cannot find this program's own file")?,
         out: folder(&arguments.out)?,
         seed: arguments.seed.unwrap_or(scenario.seed),
+        backend: backend(arguments.link),
         client: None,
         stop: Arc::default(),
         manifest: manifest(),
@@ -118,11 +120,27 @@ fn keep_up(arguments: &LabUp) -> Result<ExitCode, Failure> {
             hosts.join(", ")
         ));
     })
-    .environment(format!(
-        "the scenario `{}` could not be built",
-        scenario.name
-    ))?;
+    .map_err(|error| {
+        let text = format!("the scenario `{}` could not be built", scenario.name);
+        blame(error, text)
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+const fn backend(link: LinkBackend) -> Backend {
+    match link {
+        LinkBackend::Ours => Backend::Ours,
+        LinkBackend::Netem => Backend::Netem,
+    }
+}
+
+/// A scenario that asks for too much is its author's to change, all else the machine's.
+fn blame(error: LabError, text: String) -> Failure {
+    let kind = match error {
+        LabError::Beyond { .. } => Kind::Usage,
+        _ => Kind::Environment,
+    };
+    Failure::new(kind, anyhow::Error::new(error).context(text))
 }
 
 fn folder(path: &Path) -> Result<PathBuf, Failure> {

@@ -1,6 +1,7 @@
 use longhaul_report::{Explained, html};
 use proptest::prelude::*;
-use record::explain;
+use record::lab::Leg;
+use record::{LimitName, explain};
 
 use crate::{examples, sweep};
 
@@ -48,6 +49,30 @@ fn the_page_of_a_lab_run_holds_all_that_was_asked() {
     ] {
         assert!(page.contains(words), "{words}");
     }
+}
+
+#[test]
+fn the_hops_of_a_route_with_relays_are_drawn_and_those_of_a_direct_way_are_not() {
+    let hop = |from: &str, to: &str, crosses_wan| Leg {
+        from: from.into(),
+        to: to.into(),
+        crosses_wan,
+        limits: [(LimitName::Application, 0.2)].into(),
+    };
+    let mut document = examples::lab();
+    for arm in &mut document.cells[0].arms {
+        arm.legs = match arm.name.as_str() {
+            "relay" => vec![
+                hop("client", "relay-hot", false),
+                hop("relay-hot", "origin", true),
+            ],
+            _ => vec![hop("client", "origin", true)],
+        };
+    }
+    let page = html::lab(&document, &[]);
+    assert!(page.contains("client to relay-hot"));
+    assert!(page.contains("The long path is relay-hot to origin; where"));
+    assert!(!page.contains("direct, hop by hop"));
 }
 
 #[test]

@@ -71,6 +71,17 @@ fn tls_costs_one_round_trip_more_in_1_3_and_two_in_1_2() {
 }
 
 #[test]
+fn a_relay_that_ends_tls_spares_old_clients_their_second_round_trip() {
+    let get = "kind = \"download\"\nbytes = \"1 kB\"\ntls = \"1.2\"";
+    let document = played(&format!(
+        "[[workloads]]\nname = \"get\"\n{get}\n[relays.ends]\nmode = \"tls\"\n[[arms]]\nname = \"relay\"\n\
+         relay = \"ends\""
+    ));
+    let saved = median(&document, 0, "direct") - median(&document, 0, "relay");
+    assert!((0.095..0.105).contains(&saved), "{saved}");
+}
+
+#[test]
 fn a_stream_fills_the_path_in_its_second_half_whichever_way_it_goes() {
     for direction in ["up", "down"] {
         let document = played(&format!(

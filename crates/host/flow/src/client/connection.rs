@@ -112,7 +112,8 @@ impl Connection<'_> {
                 request,
                 response,
                 count,
-            } => self.exchanges(&mut outgoing, seed, [request, response], count),
+                idle,
+            } => self.exchanges(&mut outgoing, seed, [request, response], (count, idle)),
             Workload::Sizes {
                 direction, idle, ..
             } => self.streams(&mut outgoing, seed, direction, idle, asks),
@@ -160,14 +161,17 @@ impl Connection<'_> {
         outgoing: &mut Outgoing<'_>,
         seed: u64,
         [request, response]: [Bytes; 2],
-        count: u64,
+        (count, idle): (u64, Duration),
     ) -> Result<(), FlowError> {
         let request = request.get();
         let mut incoming = self.incoming(seed);
         let mut reading = Reading::new(self.stream);
         let mut spans = Vec::new();
         let mut result = Ok(());
-        for _ in 0..count {
+        for number in 0..count {
+            if number > 0 {
+                self.run.control.wait(idle);
+            }
             if self.run.control.is_stopped() {
                 break;
             }

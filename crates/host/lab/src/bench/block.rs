@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use comparison::{Rivals, Transfer};
 use scenario::{Arm, Capture, Flow, Kind, Tls, Workload};
-use serde_json::Value;
 
 use super::counters::KernelCounters;
 use super::sampler::{self, Sampler, Snapshot};
-use super::series::{Observation, QueueSample, bits};
+use super::series::{Observation, bits};
 use super::topology::Place;
-use super::{Bench, BenchError, READY, TopologyError, wire};
+use super::{Bench, BenchError, TopologyError, wire};
 use crate::emulator::Interval;
 use crate::experiment::apparatus::{Task, Trial};
 use crate::probe::Depth;
@@ -261,12 +260,11 @@ impl Bench {
         let interval = self.scenario.experiment.series_interval();
         let upwards = job.workload.direction() != Flow::Down;
         // The link's own account begins anew, and speaks of this block only.
-        self.read_link()?;
+        self.link.read()?;
         let sampler = match interval {
             None => None,
             Some(interval) => {
-                self.link
-                    .tell(&format!("sample {}", interval.as_secs_f64()))?;
+                self.link.sample(Some(interval))?;
                 let sender = self.sender(job);
                 let namespace = &self.topology.node(sender).namespace;
                 let kernel = !self.own_tcp_sends(job);
@@ -323,10 +321,10 @@ impl Bench {
             None => Vec::new(),
         };
         if watch.interval.is_some() {
-            self.link.tell("sample off")?;
+            self.link.sample(None)?;
         }
-        let (queue, interval) = self.read_link()?;
-        let problems = self.problems_of(&interval);
+        let (queue, interval) = self.link.read()?;
+        let problems = interval.map_or_else(Vec::new, |interval| self.problems_of(&interval));
         let mut captures = BTreeMap::new();
         for (tap, file, place) in watch.taps {
             tap.stop().map_err(|source| BenchError::Capture {
@@ -348,20 +346,6 @@ impl Bench {
             captures,
             problems,
         })
-    }
-
-    /// The link's account since it was last read, and the samples that it sent meanwhile.
-    fn read_link(&mut self) -> Result<(Vec<QueueSample>, Interval), BenchError> {
-        let mut queue = Vec::new();
-        self.link.tell("read")?;
-        let interval = self.link.wait_for("its account", READY, |line| {
-            queue.extend(queue_sample(line));
-            if line["event"] != "interval" {
-                return None;
-            }
-            serde_json::from_value(line.clone()).ok()
-        })?;
-        Ok((queue, interval))
     }
 
     /// Why nothing counts that was measured in this interval.
@@ -400,17 +384,6 @@ fn goodput(seen: &Seen) -> Option<f64> {
     let transfer = &seen.transfer;
     let counts = transfer.failure.is_none() && transfer.seconds > 0.0;
     counts.then(|| bits(transfer.bytes) / transfer.seconds)
-}
-
-fn queue_sample(line: &Value) -> Option<QueueSample> {
-    if line["event"] != "sample" {
-        return None;
-    }
-    Some(QueueSample {
-        at_unix_s: line["at_unix_s"].as_f64()?,
-        forward: line["forward"]["queue_bytes"].as_u64()?,
-        backward: line["backward"]["queue_bytes"].as_u64()?,
-    })
 }
 
 fn difference(before: &HostCounters, after: &HostCounters) -> BTreeMap<String, u64> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::bench::explain::ExplainError;
 use crate::bench::sampler::SamplerError;
 use crate::bench::topology::TopologyError;
+use crate::netem::NetemError;
 use crate::probe::ProbeError;
 use crate::tap::TapError;
 use crate::worker::WorkerError;
@@ -28,6 +29,9 @@ pub enum BenchError {
     /// A process of the scenario.
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    /// netem, which was asked to play the path.
+    #[error("netem cannot play the path")]
+    Netem(#[source] NetemError),
     /// The path could not be measured at all.
     #[error("cannot measure the path")]
     Probe(#[source] ProbeError),
@@ -59,8 +63,11 @@ pub enum BenchError {
     /// `explain` could not be run on a capture.
     #[error("cannot explain a capture")]
     Explain(#[source] ExplainError),
-    /// The object that an external command uploads could not be written.
-    #[error("cannot write the object `{}`", path.display())]
+    /// What a relay is to do could not be put into words.
+    #[error("cannot write down the configuration of a relay")]
+    RelayFile(#[source] toml::ser::Error),
+    /// A file of the bench could not be written: an object, a certificate, a relay's configuration.
+    #[error("cannot write `{}`", path.display())]
     Object {
         /// The file.
         path: PathBuf,

@@ -121,7 +121,9 @@ impl Bench {
             log: &self.logs.join("flow-client.log"),
         };
         let lasting = job.workload.duration.map_or(Duration::ZERO, Span::get);
-        let limit = TRANSFER + lasting;
+        let pauses = job.workload.count();
+        let idle = job.workload.idle.map_or(Duration::ZERO, Span::get);
+        let limit = TRANSFER + lasting + idle.saturating_mul(pauses);
         let mut watch = || self.expect_all_alive();
         let ended = command::run(client, &files, limit, &mut watch).map_err(fail)??;
         let text = std::fs::read(&results).map_err(fail)?;
@@ -184,6 +186,9 @@ fn load(job: &Job<'_>) -> Vec<OsString> {
                 format!("{}B:{}B", request.get(), response.get()),
             );
             say("--count", workload.count().to_string());
+            if let Some(idle) = workload.idle {
+                say("--idle", idle.to_string());
+            }
         }
         Kind::Burst => {
             let bytes = workload.bytes.unwrap_or_default();

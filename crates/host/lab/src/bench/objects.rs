@@ -15,7 +15,7 @@ use units::{Bytes, Span};
 
 use super::block::{HostCounters, Job, Seen};
 use super::command::{self, Placeholders};
-use super::stores::{CERTIFICATE, NEAR_STORE_PORT};
+use super::stores::NEAR_STORE_PORT;
 use super::topology::Place;
 use super::{
     A_TRANSFER, ACCESS_KEY, BUCKET, Bench, BenchError, READY, SECRET_KEY, STORED, TRANSFER,
@@ -154,9 +154,9 @@ impl Bench {
         shell.args(["-c", &line]);
         command::give_credentials(&mut shell, ACCESS_KEY, SECRET_KEY, &url);
         if job.tls().is_some() {
-            let certificate = self.out.join(CERTIFICATE);
-            shell.env("AWS_CA_BUNDLE", &certificate);
-            shell.env("SSL_CERT_FILE", &certificate);
+            let [certificate, _] = &self.identity;
+            shell.env("AWS_CA_BUNDLE", certificate);
+            shell.env("SSL_CERT_FILE", certificate);
         }
         let fail = |source| BenchError::Command {
             command: line.clone(),

@@ -1,5 +1,8 @@
 //! Relays of a bench: our own in each of their modes, or another program in their place.
 
+mod file;
+
+use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,6 +11,7 @@ use record::lab::Priming;
 use scenario::{Kind, Relay, RelayMode, Scenario, Site};
 use serde_json::Value;
 
+use self::file::{RelayFile, Stand};
 use super::command::Placeholders;
 use super::topology::Place;
 use super::{Bench, BenchError, FLOW_PORT, PRIMED, READY};
@@ -130,34 +134,7 @@ impl Bench {
         spec: &Relay,
         arm: &str,
     ) -> Result<(Worker, Priming), BenchError> {
-        let (listen, target) = self.ends_of(index, self.scenario.origin.port);
-        let origin = &self.scenario.origin;
-        let mut command = self.command(
-            Place::Hop(index),
-            &self.binary,
-            Some((&origin.name, target.ip())),
-        )?;
-        command.args(["relay", "http", "--json"]);
-        command.args([
-            "--server-profile",
-            spec.server_profile.as_deref().unwrap_or("s3"),
-        ]);
-        if let Some(profile) = &spec.client_profile {
-            command.args(["--client-profile", profile]);
-        }
-        command.args(["--pool-min-idle", &spec.pool_min_idle.to_string()]);
-        command.args(["--prime", if spec.prime { "on" } else { "off" }]);
-        if let Some(window) = spec.hot_window {
-            command.args(["--hot-window", &window.to_string()]);
-        }
-        if spec.knows_path_rate {
-            command.args([
-                "--path-rate",
-                &self.scenario.path.bottleneck_rate().to_string(),
-            ]);
-        }
-        command.arg(listen.to_string());
-        command.arg(format!("{}:{}", origin.name, target.port()));
+        let command = self.relay_command(index, spec, self.scenario.origin.port)?;
         let mut relay = Worker::start(&self.worker_name(index), command, &(), &self.logs)?;
         let mut priming = Priming {
             arm: arm.to_owned(),
@@ -192,17 +169,7 @@ impl Bench {
             shell.args(["-c", &placeholders.fill(line)]);
             shell
         } else {
-            let mut command = self.command(place, &self.binary, resolve)?;
-            match spec.mode {
-                RelayMode::Trunk => self.trunk_arguments(&mut command, spec, (listen, target)),
-                RelayMode::Tls => {
-                    relay_arguments(&mut command, "tls", spec, (listen, target));
-                }
-                RelayMode::Http | RelayMode::Tcp => {
-                    relay_arguments(&mut command, "tcp", spec, (listen, target));
-                }
-            }
-            command
+            self.relay_command(index, spec, port)?
         };
         let name = format!("{}-{port}", self.worker_name(index));
         let mut relay = Worker::start(&name, command, &(), &self.logs)?;
@@ -216,30 +183,35 @@ impl Bench {
         Ok(relay)
     }
 
-    /// One end of a trunk, in the clear: the emulated path is ours, and what is compared with it has no
-    /// TLS either.
-    fn trunk_arguments(&self, command: &mut Command, spec: &Relay, ends: (SocketAddr, SocketAddr)) {
-        let (listen, next) = ends;
-        let (wan, lan) = match spec.at {
-            Site::Near => {
-                let origin = self.topology.tcp_address(Place::Origin);
-                let target = SocketAddr::new(origin, listen.port());
-                command.args(["trunk", "near", &listen.to_string()]);
-                command.args(["--via", &next.to_string(), "--to", &target.to_string()]);
-                (&spec.server_profile, &spec.client_profile)
-            }
-            Site::Far => {
-                command.args(["trunk", "far", &listen.to_string()]);
-                command.args(["--allow-target", &next.to_string()]);
-                (&spec.client_profile, &spec.server_profile)
-            }
-        };
-        for (flag, profile) in [("--wan-profile", wan), ("--lan-profile", lan)] {
-            if let Some(profile) = profile {
-                command.args([flag, profile]);
-            }
-        }
-        command.args(["--plain", "--json"]);
+    /// Our own relay, from a file that is kept beside its last words.
+    fn relay_command(&self, index: usize, spec: &Relay, port: u16) -> Result<Command, BenchError> {
+        let (listen, target) = self.ends_of(index, port);
+        let origin = &self.scenario.origin;
+        let [certificate, key] = &self.identity;
+        let file = RelayFile::of(
+            spec,
+            Stand {
+                listen,
+                target,
+                origin: SocketAddr::new(self.topology.tcp_address(Place::Origin), port),
+                name: &origin.name,
+                rate: self.scenario.path.bottleneck_rate(),
+                identity: (certificate, key),
+            },
+        );
+        let path = self
+            .logs
+            .join(format!("{}-{port}.toml", self.worker_name(index)));
+        let text = toml::to_string(&file).map_err(BenchError::RelayFile)?;
+        fs::write(&path, text).map_err(|source| BenchError::Object {
+            path: path.clone(),
+            source,
+        })?;
+        let resolve = Some((origin.name.as_str(), target.ip()));
+        let mut command = self.command(Place::Hop(index), &self.binary, resolve)?;
+        command.args(file.verb()).args(["--json", "--config"]);
+        command.arg(path);
+        Ok(command)
     }
 
     /// Where hop `index` listens, and where it connects to.
@@ -270,25 +242,6 @@ impl Bench {
         })?;
         Ok(())
     }
-}
-
-/// Our relay of bytes in this mode.
-fn relay_arguments(
-    command: &mut Command,
-    mode: &str,
-    spec: &Relay,
-    (listen, target): (SocketAddr, SocketAddr),
-) {
-    command.args(["relay", mode, "--json"]);
-    for (flag, profile) in [
-        ("--client-profile", &spec.client_profile),
-        ("--server-profile", &spec.server_profile),
-    ] {
-        if let Some(profile) = profile {
-            command.args([flag, profile]);
-        }
-    }
-    command.args([listen.to_string(), target.to_string()]);
 }
 
 /// The ports that clients of `relay` will ask for.
@@ -326,7 +279,7 @@ fn is_listening(port: u16) -> bool {
     ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"]
         .iter()
         .any(|file| {
-            let table = std::fs::read_to_string(file).unwrap_or_default();
+            let table = fs::read_to_string(file).unwrap_or_default();
             table.lines().any(listens)
         })
 }

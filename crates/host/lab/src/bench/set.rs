@@ -1,7 +1,7 @@
 //! All benches of a scenario, alive at once.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use comparison::Transfer;
 use record::explain::Document;
@@ -12,7 +12,7 @@ use super::explain;
 use super::plan::Plan;
 use super::{Bench, BenchError};
 use crate::experiment::apparatus::{Apparatus, Task, Trial};
-use crate::experiment::slug;
+use crate::experiment::{Options, slug};
 use crate::probe::{Depth, PathReading};
 
 /// The benches of a scenario, by arm.
@@ -30,12 +30,7 @@ pub(crate) struct Benches {
 
 impl Benches {
     /// Builds a bench for every set of arms with the same hosts, ready for transfers.
-    pub(crate) fn build(
-        scenario: &Scenario,
-        binary: &Path,
-        out: &Path,
-        seed: u64,
-    ) -> Result<Self, BenchError> {
+    pub(crate) fn build(scenario: &Scenario, options: &Options) -> Result<Self, BenchError> {
         let plans = Plan::of(scenario);
         let mut of_arm = vec![0; scenario.arms.len()];
         let mut benches = Vec::new();
@@ -46,7 +41,7 @@ impl Benches {
             // The first has the plain names of files.
             let first = plan.arms.first().filter(|_| number > 0);
             let name = first.map_or_else(String::new, |arm| slug(&scenario.arms[*arm].name));
-            benches.push(Bench::build(scenario, plan, binary, out, &name, seed)?);
+            benches.push(Bench::build(scenario, plan, options, &name)?);
         }
         let routes = scenario.arms.iter().map(|arm| {
             let unprimed = arm.unprimed.iter().cloned().collect();
@@ -56,7 +51,7 @@ impl Benches {
             all: benches,
             of_arm,
             routes: routes.collect(),
-            binary: binary.to_owned(),
+            binary: options.binary.clone(),
         })
     }
 

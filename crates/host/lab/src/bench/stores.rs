@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use scenario::{Kind, Scenario};
@@ -15,10 +15,10 @@ use crate::worker::Worker;
 
 /// Where the store beside the client listens.
 pub(super) const NEAR_STORE_PORT: u16 = 8_333;
-/// The origin's certificate among the results, for clients and relays that speak TLS.
+/// The origin's certificate among the results, for clients and relays that speak TLS. Each bench has its own.
 pub(super) const CERTIFICATE: &str = "origin.pem";
 /// Its key, for relays that stand in for it.
-const KEY: &str = "origin-key.pem";
+pub(super) const KEY: &str = "origin-key.pem";
 
 /// A store, and the certificate that it shows where it speaks TLS.
 pub(super) struct Store {
@@ -32,7 +32,7 @@ pub(super) fn start_origin(
     seed: u64,
     binary: &Path,
     topology: &Topology,
-    (out, logs): (&Path, &Path),
+    (identity, logs): (&[PathBuf; 2], &Path),
 ) -> Result<Store, BenchError> {
     let with_tls = scenario
         .workloads
@@ -50,9 +50,11 @@ pub(super) fn start_origin(
     let made = made(scenario, Kind::Download);
     let store = start("origin", command, listen, tls.as_ref(), (seed, &made), logs)?;
     if let Some((certificate, key)) = &store.1 {
-        for (name, text) in [(CERTIFICATE, certificate), (KEY, key)] {
-            let path = out.join(name);
-            fs::write(&path, text).map_err(|source| BenchError::Object { path, source })?;
+        for (path, text) in identity.iter().zip([certificate, key]) {
+            fs::write(path, text).map_err(|source| BenchError::Object {
+                path: path.clone(),
+                source,
+            })?;
         }
     }
     Ok(Store {

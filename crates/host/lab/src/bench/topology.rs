@@ -19,7 +19,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use link::PathSpec;
 use scenario::{HostName, IpVersion, Relay, Scenario, Site};
 use sys::isolation;
 use sys::namespace::{NamespaceError, NetworkNamespace};
@@ -30,12 +29,12 @@ use super::addresses::{self, END, RIVAL, ROUTER};
 use super::host::{HostError, Settings};
 use super::own_tcp::OwnTcp;
 use super::plan::Plan;
-use crate::emulator;
+use crate::experiment::Backend;
 
 /// The device of a host on its LAN.
 const LAN: &str = "eth0";
 /// An end of the WAN.
-const WAN: &str = "wan0";
+pub(super) const WAN: &str = "wan0";
 
 /// Sysctls that decide how TCP behaves, noted for every host.
 const NOTED: [&str; 9] = [
@@ -79,6 +78,8 @@ pub(super) struct Node {
     /// Its TCP, where that is ours.
     pub(super) own_tcp: Option<OwnTcp>,
     site: Site,
+    /// How the frames of its device are to be read.
+    pub(super) link_type: LinkType,
 }
 
 /// Namespaces and devices of a scenario. Dropping it, or the death of the process, removes all.
@@ -87,9 +88,18 @@ pub(super) struct Topology {
     nodes: BTreeMap<Place, Node>,
     /// Hold the LANs and the ends of the WAN; nothing runs in them.
     _routers: Vec<NetworkNamespace>,
-    /// Both ends of the WAN, until the link's process has them.
-    wan: Option<(Tun, Tun)>,
+    /// Both ends of the WAN, until the link has them.
+    wan: Option<Wan>,
     hosts_files: PathBuf,
+}
+
+/// The ends of the WAN, near and far.
+#[derive(Debug)]
+pub(super) enum Wan {
+    /// For our own link.
+    Tuns(Box<[Tun; 2]>),
+    /// The namespaces at both ends of a cable, for netem.
+    Cable([NetworkNamespace; 2]),
 }
 
 /// The network could not be built.
@@ -119,30 +129,17 @@ pub enum TopologyError {
     },
 }
 
-// === impl Node ===
-
-impl Node {
-    /// How the frames of its device are to be read.
-    pub(super) fn link_type(&self) -> LinkType {
-        if self.device == WAN {
-            LinkType::RAW
-        } else {
-            LinkType::ETHERNET
-        }
-    }
-}
-
 // === impl Topology ===
 
 impl Topology {
     pub(super) fn build(
         scenario: &Scenario,
         plan: &Plan,
+        backend: Backend,
         files: &Path,
     ) -> Result<Self, TopologyError> {
-        let namespace =
-            |name: &str| NetworkNamespace::create(name).map_err(TopologyError::Namespace);
         let ip = scenario.path.ip;
+        let namespace = |name: &str| empty_namespace(name, ip).map_err(TopologyError::Namespace);
         let mut nodes = BTreeMap::new();
         for place in places(plan) {
             let (host, name, site, address) = describe(place, plan, ip);
@@ -155,28 +152,45 @@ impl Topology {
                 device: if on_wan { WAN } else { LAN },
                 own_tcp: OwnTcp::of(&plan.host(host), address),
                 site,
+                link_type: if on_wan && backend == Backend::Ours {
+                    LinkType::RAW
+                } else {
+                    LinkType::ETHERNET
+                },
             };
             nodes.insert(place, node);
         }
-        let near_router = namespace("site")?;
-        let near = Tun::create_in(&near_router, WAN).map_err(TopologyError::Tun)?;
-        let mut routers = vec![near_router];
-        let far = if plan.far_lan {
-            let far_router = namespace("far")?;
-            let far = Tun::create_in(&far_router, WAN).map_err(TopologyError::Tun)?;
-            routers.push(far_router);
-            far
+        let mut routers = vec![namespace("site")?];
+        let far_end = if plan.far_lan {
+            routers.push(namespace("far")?);
+            routers[1].clone()
         } else {
-            Tun::create_in(&nodes[&Place::Origin].namespace, WAN).map_err(TopologyError::Tun)?
+            nodes[&Place::Origin].namespace.clone()
+        };
+        let ends = [routers[0].clone(), far_end];
+        let wan = match backend {
+            Backend::Ours => {
+                let tun = |end| Tun::create_in(end, WAN).map_err(TopologyError::Tun);
+                Wan::Tuns(Box::new([tun(&ends[0])?, tun(&ends[1])?]))
+            }
+            Backend::Netem => {
+                lay_cable(&ends).map_err(TopologyError::Namespace)?;
+                Wan::Cable(ends)
+            }
         };
         wire_up(&nodes, &routers, ip).map_err(TopologyError::Namespace)?;
         for (place, node) in &nodes {
             configure(scenario, plan, *place, node).map_err(TopologyError::Host)?;
+            if backend == Backend::Netem {
+                // netem loses, and its bucket counts, what TCP hands down at once: that has to be one packet.
+                let line = format!("link set {} gso_max_segs 1\n", node.device);
+                node.namespace.ip(&line).map_err(TopologyError::Namespace)?;
+            }
         }
         Ok(Self {
             nodes,
             _routers: routers,
-            wan: Some((near, far)),
+            wan: Some(wan),
             hosts_files: files.to_owned(),
         })
     }
@@ -234,19 +248,9 @@ impl Topology {
         Ok(command)
     }
 
-    /// The link's process and its set-up. It takes both ends of the WAN with it, once, and needs no
-    /// namespace of its own.
-    pub(super) fn link_command(
-        &mut self,
-        binary: &Path,
-        path: PathSpec,
-    ) -> Result<(Command, emulator::Setup), TopologyError> {
-        let (near, far) = self.wan.take().ok_or(TopologyError::LinkTaken)?;
-        let mut command = Command::new(binary);
-        command.args(["lab", "worker", "link"]);
-        isolation::die_with_parent(&mut command);
-        let setup = emulator::hand_over(&mut command, path, near, far);
-        Ok((command, setup))
+    /// Both ends of the WAN, once.
+    pub(super) fn wan(&mut self) -> Result<Wan, TopologyError> {
+        self.wan.take().ok_or(TopologyError::LinkTaken)
     }
 
     /// What TCP's behaviour on each host depends on; unreadable values carry the reason.
@@ -302,6 +306,18 @@ fn describe(place: Place, plan: &Plan, ip: IpVersion) -> (HostName, String, Site
     }
 }
 
+/// A cable for netem between both ends of the WAN. It passes packets without asking who has an address, because
+/// netem would delay and lose the question as well: both ends have one hardware address, which is then right.
+fn lay_cable([near, far]: &[NetworkNamespace; 2]) -> Result<(), NamespaceError> {
+    near.veth(WAN, far, WAN)?;
+    for end in [near, far] {
+        end.ip(&format!(
+            "link set {WAN} address 02:00:00:00:00:01 arp off\n"
+        ))?;
+    }
+    Ok(())
+}
+
 /// Bridges, cables, addresses, and the routers' routes.
 fn wire_up(
     nodes: &BTreeMap<Place, Node>,
@@ -309,7 +325,6 @@ fn wire_up(
     ip: IpVersion,
 ) -> Result<(), NamespaceError> {
     let prefix = addresses::prefix(ip);
-    let flags = address_flags(ip);
     let sites = [(Site::Near, Site::Far), (Site::Far, Site::Near)];
     for (router, (site, other)) in routers.iter().zip(sites) {
         let mut lines = String::from("link add lan0 type bridge\n");
@@ -322,7 +337,7 @@ fn wire_up(
             // Writing to a String cannot fail.
             let _ = writeln!(lines, "link set {port} master lan0 up");
             node.namespace.ip(&format!(
-                "addr add {}/{prefix} dev {LAN} {flags}\nlink set {LAN} up\n",
+                "addr add {}/{prefix} dev {LAN}\nlink set {LAN} up\n",
                 node.address
             ))?;
         }
@@ -330,7 +345,7 @@ fn wire_up(
         let beyond = addresses::network(ip, other);
         let _ = write!(
             lines,
-            "addr add {address}/{prefix} dev lan0 {flags}\n\
+            "addr add {address}/{prefix} dev lan0\n\
              link set lan0 up\n\
              link set {WAN} up\n\
              route add {beyond} dev {WAN}\n"
@@ -341,12 +356,15 @@ fn wire_up(
     Ok(())
 }
 
-/// Addresses are ours alone: nobody has to be asked, for a second, whether they are taken (RFC 4862 section 5.4).
-const fn address_flags(ip: IpVersion) -> &'static str {
-    match ip {
-        IpVersion::V4 => "",
-        IpVersion::V6 => "nodad",
+/// A namespace whose devices will use their addresses at once. Over IPv6 a host asks first whether an address is
+/// taken (RFC 4862 section 5.4), and before the answer about its own it asks for nobody else's: the first SYN that a
+/// router had to find the way for would wait for seconds. Here all addresses are ours alone.
+fn empty_namespace(name: &str, ip: IpVersion) -> Result<NetworkNamespace, NamespaceError> {
+    let namespace = NetworkNamespace::create(name)?;
+    if ip == IpVersion::V6 {
+        namespace.set_sysctl("net.ipv6.conf.default.accept_dad", "0")?;
     }
+    Ok(namespace)
 }
 
 /// The sysctl by which a host passes on what is not for it.
@@ -363,8 +381,7 @@ fn configure(scenario: &Scenario, plan: &Plan, place: Place, node: &Node) -> Res
     let ip = scenario.path.ip;
     let address = node.address;
     if node.device == WAN {
-        let flags = address_flags(ip);
-        let lines = format!("addr add {address} dev {WAN} {flags}\nlink set {WAN} up\n");
+        let lines = format!("addr add {address} dev {WAN}\nlink set {WAN} up\n");
         node.namespace
             .ip(&lines)
             .map_err(|source| HostError::Namespace { host, source })?;

@@ -1,10 +1,16 @@
 //! What a scenario may ask for and real kernels here can't play.
 
-use scenario::{HostName, IpVersion, Kind, Problem, RelayMode, Scenario, Stack};
+use link::{BeyondNetem, Direction};
+use scenario::{HostName, Kind, Problem, Scenario, Stack};
+
+use crate::experiment::Backend;
 
 /// All of it, with fields as paths in the file; empty for what can be run.
-pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
-    let mut problems = Vec::new();
+pub(super) fn problems(scenario: &Scenario, backend: Backend) -> Vec<Problem> {
+    let mut problems = match backend {
+        Backend::Ours => Vec::new(),
+        Backend::Netem => beyond_netem(scenario),
+    };
     let mut refuse = |field: String, message: &str| {
         problems.push(Problem {
             field,
@@ -35,26 +41,7 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
         }
     }
     let has_own_tcp = (0..scenario.arms.len()).any(|arm| !scenario.userspace_hosts(arm).is_empty());
-    if has_own_tcp && scenario.path.ip == IpVersion::V6 {
-        let message = "our own TCP speaks IPv4 in the lab: over IPv6 neighbour discovery would cost its first \
-                       handshake two seconds";
-        refuse("path.ip".to_owned(), message);
-    }
-    for (name, relay) in &scenario.relays {
-        if relay.mode == RelayMode::Tls && relay.command.is_none() {
-            let message = "the lab can't play relays that end TLS; use `mode = \"tcp\"`";
-            refuse(format!("relays.{name}.mode"), message);
-        }
-        if relay.congestion_control.is_some() && relay.command.is_none() {
-            let message = "our relay sets it by its profile: set `server-profile`, or a `command`";
-            refuse(format!("relays.{name}.congestion-control"), message);
-        }
-    }
     for (index, workload) in scenario.workloads.iter().enumerate() {
-        if workload.kind == Kind::Exchange && workload.idle.is_some() {
-            let message = "the lab's exchanges follow each other at once";
-            refuse(format!("workloads[{index}].idle"), message);
-        }
         let by_flow = matches!(workload.kind, Kind::Stream | Kind::Exchange | Kind::Burst);
         let any_program =
             workload.command.is_some() || scenario.arms.iter().any(|arm| arm.command.is_some());
@@ -73,6 +60,31 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     problems
 }
 
+/// What of the path netem can't play, at the path where both directions have it.
+fn beyond_netem(scenario: &Scenario) -> Vec<Problem> {
+    let spec = scenario.path.spec(scenario.seed);
+    let [forward, backward] = Direction::BOTH.map(|direction| {
+        let lines = spec.direction(direction).netem("wan0");
+        lines.err().unwrap_or_default()
+    });
+    let named = |one: &BeyondNetem, parent: &str| Problem {
+        field: format!("path.{parent}{}", one.setting),
+        message: format!("not with netem: {}", one.why),
+    };
+    let of_forward = forward.iter().map(|one| {
+        let parent = if backward.contains(one) {
+            ""
+        } else {
+            "forward."
+        };
+        named(one, parent)
+    });
+    let only_backward = backward.iter().filter(|one| !forward.contains(one));
+    of_forward
+        .chain(only_backward.map(|one| named(one, "backward.")))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,19 +96,15 @@ mod tests {
             name = "s"
             seed = 1
             [path]
-            ip = "v6"
             rtt = "20 ms"
             rate = "100 Mbit/s"
             queue = "100 kB"
             [hosts.client]
             stack = "longhaul"
-            [relays.ends]
-            mode = "tls"
-            [relays.plain]
             [[workloads]]
             name = "asks"
-            kind = "exchange"
-            idle = "1 s"
+            kind = "download"
+            bytes = "1 kB"
             [[workloads]]
             name = "any"
             kind = "command"
@@ -106,7 +114,7 @@ mod tests {
             "#,
         )
         .unwrap();
-        let fields: Vec<String> = problems(&scenario)
+        let fields: Vec<String> = problems(&scenario, Backend::Ours)
             .into_iter()
             .map(|problem| problem.field)
             .collect();
@@ -115,12 +123,29 @@ mod tests {
             [
                 "arms[0].hosts.rival.stack",
                 "hosts.rival.profile",
-                "path.ip",
-                "relays.ends.mode",
-                "workloads[0].idle",
+                "workloads[0].kind",
                 "workloads[1].kind",
                 "workloads[1].command",
             ]
+        );
+    }
+
+    #[test]
+    fn netem_is_asked_for_what_it_has() {
+        let of = |path: &str| -> Vec<String> {
+            let text = format!(
+                "name = \"s\"\nseed = 1\n[path]\nrtt = \"20 ms\"\nrate = \"10 Mbit/s\"\n{path}\n\
+                 [[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n[[arms]]\nname = \"direct\""
+            );
+            let scenario: Scenario = toml::from_str(&text).unwrap();
+            assert_eq!(problems(&scenario, Backend::Ours), []);
+            let found = problems(&scenario, Backend::Netem).into_iter();
+            found.map(|problem| problem.field).collect()
+        };
+        assert_eq!(of("queue = \"100 kB\"\nloss = \"1 %\""), [""; 0]);
+        assert_eq!(
+            of("queue = \"50 packets\"\n[path.backward]\nloss = { every = 100 }"),
+            ["path.queue", "path.backward.loss"]
         );
     }
 }

@@ -20,7 +20,7 @@ pub fn run(
 ) -> Result<Outcome, LabError> {
     let mut problems: Vec<_> = parts
         .iter()
-        .flat_map(|part| beyond::problems(&part.scenario))
+        .flat_map(|part| beyond::problems(&part.scenario, options.backend))
         .collect();
     problems.dedup();
     if !problems.is_empty() {

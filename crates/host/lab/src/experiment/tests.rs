@@ -175,6 +175,7 @@ fn play_with(scenario: &Scenario, fake: Fake, stop_after_blocks: usize) -> Playe
     let out = tempfile::tempdir().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let options = Options {
+        backend: crate::experiment::Backend::Ours,
         binary: PathBuf::new(),
         out: out.path().to_owned(),
         seed: 1,

@@ -53,6 +53,7 @@ Examples:
   longhaul flow client 192.0.2.1:7001 --bytes 10MB
   longhaul flow client 192.0.2.1:7001 --duration 30s --direction down --parallel 4 --stagger 1s
   longhaul flow client 192.0.2.1:7001 --exchange 200B:40kB --count 100
+  longhaul flow client 192.0.2.1:7001 --exchange 200B:40kB --count 5 --idle 2s
   longhaul flow client 192.0.2.1:7001 --burst 1MB --idle 2s --count 5
   longhaul flow client 192.0.2.1:7001 --sizes 40kB,500MB --reuse --json > flow.json
   longhaul flow client 192.0.2.1:7001 --duration 20s --parallel 3 --stagger 5s --html flows.html")]
@@ -77,7 +78,7 @@ pub(crate) struct Client {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) count: u64,
 
-    /// Pause between two bursts, or between two of --sizes.
+    /// Pause between two exchanges, two bursts, or two of --sizes.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     pub(crate) idle: Span,
 
@@ -192,7 +193,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
 
-    /// Requests and responses of these sizes on one connection, --count of them.
+    /// Requests and responses of these sizes on one connection, --count of them, with --idle between.
     #[arg(long, value_name = "REQUEST:RESPONSE")]
     pub(crate) exchange: Option<Pair<Bytes, Bytes>>,
 

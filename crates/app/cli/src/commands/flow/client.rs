@@ -103,6 +103,7 @@ fn plan(arguments: &Client, socket: SocketOptions) -> Plan {
             request: pair.0,
             response: pair.1,
             count: arguments.count,
+            idle: arguments.idle.get(),
         }
     } else if let Some(burst) = load.burst {
         let count = usize::try_from(arguments.count).unwrap_or(usize::MAX);
@@ -154,11 +155,7 @@ fn words(plan: &Plan) -> String {
                     .collect::<Vec<_>>()
                     .join(", "),
             };
-            let idle = if idle.is_zero() {
-                String::new()
-            } else {
-                format!(", {} apart", Span::from(*idle))
-            };
+            let idle = apart(*idle);
             let reuse = if sizes.len() < 2 {
                 ""
             } else if *reuse {
@@ -176,11 +173,24 @@ fn words(plan: &Plan) -> String {
             request,
             response,
             count,
-        } => format!("{count} exchanges of {request} for {response}"),
+            idle,
+        } => format!(
+            "{count} exchanges of {request} for {response}{}",
+            apart(*idle)
+        ),
     };
     if plan.lanes > 1 {
         format!("{} flows: {what}", plan.lanes)
     } else {
         what
+    }
+}
+
+/// `, 2 s apart`; nothing where there is no pause.
+fn apart(idle: Duration) -> String {
+    if idle.is_zero() {
+        String::new()
+    } else {
+        format!(", {} apart", Span::from(idle))
     }
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::arguments::LinkBackend;
+
 /// Build a scenario's network with everything on it, and keep it until Ctrl-C.
 ///
 /// Nothing is transferred. `lab shell` opens a shell in its hosts.
@@ -24,6 +26,10 @@ pub(crate) struct LabUp {
     /// Where captures of relays and logs go.
     #[arg(long, value_name = "DIR", default_value = "out/lab")]
     pub(crate) out: PathBuf,
+
+    /// Who plays the path: our own link, or Linux's netem where the kernel has it.
+    #[arg(long, value_enum, default_value = "ours")]
+    pub(crate) link: LinkBackend,
 }
 
 /// Open a shell in a host of a running lab, or run a command there.
@@ -53,8 +59,8 @@ pub(crate) struct LabShell {
 /// Print a scenario's path as `tc` commands for netem, Linux's own emulator.
 ///
 /// For a machine between two others, or an end that only sends: netem works on what leaves a device. What it
-/// cannot do (a policer, a trace, a schedule, managed queues, lists of losses) is refused by name. The lab itself
-/// never needs it.
+/// cannot do (a policer, a trace, a schedule, managed queues, lists of losses) is refused by name. `lab run --link
+/// netem` lets it play the path of an experiment; the lab itself never needs it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

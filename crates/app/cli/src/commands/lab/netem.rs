@@ -24,9 +24,11 @@ pub(super) fn run(arguments: &LabNetem) -> Result<ExitCode, Failure> {
         netem::apply(spec, device, || Command::new("tc")).map_err(|error| {
             let kind = match error {
                 NetemError::Beyond { .. } => Kind::Usage,
-                NetemError::Run(_) | NetemError::Missing | NetemError::Refused { .. } => {
-                    Kind::Environment
-                }
+                NetemError::Run(_)
+                | NetemError::Missing
+                | NetemError::Unreadable(_)
+                | NetemError::Restless
+                | NetemError::Refused { .. } => Kind::Environment,
             };
             Failure::new(kind, error)
         })?;

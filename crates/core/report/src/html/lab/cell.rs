@@ -319,6 +319,34 @@ fn seconds_by_limit(page: &mut Page, cell: &Cell) {
         &svg::budgets(&rows, Sheet::Page),
         "Mean seconds per transfer by what held it back, from the captures.",
     );
+    for arm in cell.arms.iter().filter(|arm| arm.legs.len() > 1) {
+        hops(page, arm);
+    }
+}
+
+/// The hops of a route with relays, each as its own sender saw it.
+fn hops(page: &mut Page, arm: &Arm) {
+    let names: Vec<String> = arm
+        .legs
+        .iter()
+        .map(|leg| format!("{} to {}", leg.from, leg.to))
+        .collect();
+    let rows: Vec<Row<'_>> = names
+        .iter()
+        .zip(&arm.legs)
+        .map(|(name, leg)| Row {
+            name,
+            limits: &leg.limits,
+        })
+        .collect();
+    let across = arm.legs.iter().zip(&names).find(|(leg, _)| leg.crosses_wan);
+    let wan = across.map_or_else(String::new, |(_, name)| {
+        format!(
+            " The long path is {name}; where another hop shows application, it waits for that one."
+        )
+    });
+    let caption = format!("{}, hop by hop, each as its sender saw it.{wan}", arm.name);
+    page.figure(&svg::budgets(&rows, Sheet::Page), &caption);
 }
 
 /// The median transfer of two arms side by side, on the same scales.
