@@ -37,8 +37,7 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
          report measured, what we measured, what the simulator says. Medians, with the 95 % bootstrap \
          interval where there are five samples or more, else the range. Repeat with `make field`, or one of \
          them with `longhaul lab run scenarios/field/NAME.toml`.\n\n\
-         Limits come from the client's capture. Where payload comes down, the sender is at the far end, and what held \
-         it back reads as `application` there: only uploads show their cause in that column.\n",
+         Limits are those of the payload's hop across the long path, explained from its sender's capture.\n",
     );
     let mut missing = Vec::new();
     for path in scenarios {

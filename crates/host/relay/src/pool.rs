@@ -46,6 +46,9 @@ pub(crate) struct Pool {
     returned: Notify,
     /// Connections in the hands of requests.
     busy: AtomicUsize,
+    /// How often a connection that came back made the idle ones enough again. The keeper looks too seldom to
+    /// see that between two requests nothing was missing.
+    refills: AtomicU64,
     stopping: AtomicBool,
     next_id: AtomicU64,
     served: AtomicU64,
@@ -107,6 +110,7 @@ impl Pool {
             lost: Notify::new(),
             returned: Notify::new(),
             busy: AtomicUsize::new(0),
+            refills: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             served: AtomicU64::new(0),
@@ -293,7 +297,11 @@ impl Pool {
             self.close(connection, why);
         } else {
             self.verify_once(&connection);
-            self.idle().push(connection);
+            let mut idle = self.idle();
+            idle.push(connection);
+            if idle.len() >= self.relay.pool.min_idle {
+                self.refills.fetch_add(1, Ordering::Relaxed);
+            }
         }
         self.returned.notify_one();
         self.changed.notify_waiters();

@@ -1,6 +1,7 @@
 //! The task that keeps a pool filled and hot.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sys::tcp_info::TcpInfo;
@@ -34,7 +35,7 @@ pub(crate) async fn keep(pool: Arc<Pool>) {
     let mut keeper = Keeper {
         budget: Budget::new(&pool),
         priming_from: Instant::now(),
-        shortage_since: None,
+        shortage: None,
         dialling_from: Instant::now(),
         backoff: FIRST_BACKOFF,
         ready: false,
@@ -58,7 +59,8 @@ struct Keeper {
     budget: Budget,
     /// No priming before.
     priming_from: Instant,
-    shortage_since: Option<Instant>,
+    /// Since when idle connections have been missing without a break, and the pool's refills until then.
+    shortage: Option<(Instant, u64)>,
     /// No new connection before.
     dialling_from: Instant,
     backoff: Duration,
@@ -150,11 +152,15 @@ impl Keeper {
         let limits = &self.pool.relay.pool;
         let idle = self.pool.idle().len();
         if idle >= limits.min_idle {
-            self.shortage_since = None;
+            self.shortage = None;
             return false;
         }
         let open = limits.max_connections - self.pool.slots.available_permits();
-        let since = *self.shortage_since.get_or_insert_with(Instant::now);
+        let refills = self.pool.refills.load(Ordering::Relaxed);
+        let since = match self.shortage {
+            Some((since, before)) if before == refills => since,
+            Some(_) | None => self.shortage.insert((Instant::now(), refills)).0,
+        };
         let lasting = open < limits.min_idle || since.elapsed() >= SHORTAGE;
         lasting && open < limits.max_connections && Instant::now() >= self.dialling_from
     }

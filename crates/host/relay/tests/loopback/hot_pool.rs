@@ -1,4 +1,5 @@
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longhaul_relay::{Event, Missing};
@@ -182,6 +183,52 @@ async fn a_resting_connection_is_kept_by_one_small_request() {
         assert_eq!(origin.connections.load(Ordering::Relaxed), 1);
     })
     .await;
+}
+
+/// A look once a second sees requests that follow each other as one long shortage, and the connection that it
+/// then primes takes the path from them.
+#[tokio::test]
+async fn requests_one_after_the_other_need_no_further_connection_and_one_that_lasts_does() {
+    let (apart, lasting) = tokio::join!(
+        within(connections_after(&[Duration::from_millis(900); 5])),
+        within(connections_after(&[Duration::from_millis(4_500)])),
+    );
+    assert_eq!((apart, lasting), (1, 2));
+}
+
+/// How many connections a pool of one has made when requests that take so long have been answered.
+async fn connections_after(spans: &'static [Duration]) -> usize {
+    let (listener, target) = listen().await;
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&made);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                for span in spans {
+                    read_head(&mut stream).await;
+                    tokio::time::sleep(*span).await;
+                    let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+                    stream.write_all(answer).await.unwrap();
+                }
+            });
+        }
+    });
+    let mut options = primed(target);
+    options.pool.min_idle = Some(1);
+    options.prime.enabled = Some(false);
+    let mut relay = Relay::start(options).await;
+    relay
+        .event(|event| matches!(event, Event::PoolReady { .. }).then_some(()))
+        .await;
+    let mut client = relay.connect().await;
+    for _ in spans {
+        let get = b"GET / HTTP/1.1\r\nHost: o\r\n\r\n";
+        client.write_all(get).await.unwrap();
+        assert!(read_head(&mut client).await.starts_with("HTTP/1.1 204"));
+    }
+    made.load(Ordering::Relaxed)
 }
 
 #[tokio::test]
