@@ -190,25 +190,27 @@ async fn a_resting_connection_is_kept_by_one_small_request() {
 #[tokio::test]
 async fn requests_one_after_the_other_need_no_further_connection_and_one_that_lasts_does() {
     let (apart, lasting) = tokio::join!(
-        within(connections_after(&[Duration::from_millis(900); 5])),
-        within(connections_after(&[Duration::from_millis(4_500)])),
+        within(connections_after(vec![Duration::from_millis(900); 5])),
+        within(connections_after(vec![Duration::from_millis(4_500)])),
     );
     assert_eq!((apart, lasting), (1, 2));
 }
 
 /// How many connections a pool of one has made when requests that take so long have been answered.
-async fn connections_after(spans: &'static [Duration]) -> usize {
+async fn connections_after(spans: Vec<Duration>) -> usize {
     let (listener, target) = listen().await;
     let made = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&made);
+    let requests = spans.len();
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             count.fetch_add(1, Ordering::Relaxed);
+            let spans = spans.clone();
             tokio::spawn(async move {
                 for span in spans {
                     read_head(&mut stream).await;
-                    tokio::time::sleep(*span).await;
+                    tokio::time::sleep(span).await;
                     let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
                     stream.write_all(answer).await.unwrap();
                 }
@@ -223,7 +225,7 @@ async fn connections_after(spans: &'static [Duration]) -> usize {
         .event(|event| matches!(event, Event::PoolReady { .. }).then_some(()))
         .await;
     let mut client = relay.connect().await;
-    for _ in spans {
+    for _ in 0..requests {
         let get = b"GET / HTTP/1.1\r\nHost: o\r\n\r\n";
         client.write_all(get).await.unwrap();
         assert!(read_head(&mut client).await.starts_with("HTTP/1.1 204"));
