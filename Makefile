@@ -1,7 +1,7 @@
 # Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
 # `make help` lists the rest.
 
-.PHONY: help demo build test soak field bench lint ci setup clean
+.PHONY: help demo build test soak field bench page e2e-page lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -12,7 +12,7 @@ CLIENT ?=
 export LONGHAUL_PYTHON := $(CURDIR)/.venv/bin/python
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 demo: setup build ## a slow WAN upload explained, made fast and proved; writes $(OUT)/report.html
 	$(BIN) lab run scenarios/field/c-uploads.toml --out $(OUT) $(if $(CLIENT),--client '$(CLIENT)')
@@ -48,6 +48,16 @@ bench: setup build ## the numbers of BENCHMARKS.md; simulator beside kernel and 
 	cargo build --locked --release --package longhaul-cli && \
 	bench/relay-http.py --rounds 5 --seconds 2 && \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
+
+# `cargo build` embeds what is committed below crates/host/dash/assets and needs no npm; a test compares digests.
+page: build ## builds the web page anew from crates/host/dash/page (needs node); commit what changes
+	scripts/setup-page.sh
+	$(BIN) schema page > crates/host/dash/page/schema.json
+	cd crates/host/dash/page && npm run --silent types && npm run --silent check && npm run --silent build
+
+e2e-page: build ## the page's tests in a real Chromium, with real relays; pictures go to out/page
+	scripts/setup-page.sh --browser
+	cd crates/host/dash/page && npm test --silent
 
 lint: ## formatting, dependency directions, clippy, documentation
 	cargo xtask lint

@@ -8,7 +8,7 @@ use profile::TlsProfile;
 use units::{Bytes, Rate, Span};
 
 use crate::commands::flow::arguments::Flow;
-use crate::commands::lab::arguments::{LabNetem, LabShell, LabUp};
+use crate::commands::lab::arguments::{LabNetem, LabShell, LabUp, LabView};
 use crate::commands::lab::new::LabNew;
 use crate::commands::trunk::arguments::Trunk;
 use crate::commands::tune::arguments::Tune;
@@ -557,6 +557,7 @@ pub(crate) enum LabCommand {
     New(LabNew),
     Up(LabUp),
     Shell(LabShell),
+    View(LabView),
     Netem(LabNetem),
     #[command(hide = true)]
     Worker(LabWorker),
@@ -763,6 +764,8 @@ pub(crate) enum SchemaDocument {
     Change,
     Lab,
     Flow,
+    /// What stands behind the web page of `relay` and `lab view`: every answer below `/v1/`.
+    Page,
     /// What `flow play` prints.
     Play,
     Tune,

@@ -12,6 +12,7 @@ pub mod flow;
 pub mod lab;
 mod limits;
 mod manifest;
+pub mod page;
 pub mod play;
 pub mod tune;
 pub mod what_if;

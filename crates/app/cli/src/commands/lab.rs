@@ -6,6 +6,7 @@ mod netem;
 pub(crate) mod new;
 mod progress;
 mod shell;
+mod view;
 mod worker;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub(crate) fn run(arguments: Lab) -> Result<ExitCode, Failure> {
         LabCommand::New(new) => new::run(&new),
         LabCommand::Up(up) => keep_up(&up),
         LabCommand::Shell(shell) => shell::run(&shell),
+        LabCommand::View(view) => view::run(&view),
         LabCommand::Netem(netem) => netem::run(&netem),
         LabCommand::Worker(worker) => worker::run(worker.role),
     }

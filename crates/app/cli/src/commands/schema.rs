@@ -11,6 +11,7 @@ pub(crate) fn run(arguments: &Schema) -> Result<ExitCode, Failure> {
         SchemaDocument::Explain => schemars::schema_for!(record::explain::Document),
         SchemaDocument::Change => schemars::schema_for!(record::change::Document),
         SchemaDocument::Flow => schemars::schema_for!(record::flow::Document),
+        SchemaDocument::Page => schemars::schema_for!(record::page::Answer),
         SchemaDocument::Play => schemars::schema_for!(record::play::Document),
         SchemaDocument::WhatIf => schemars::schema_for!(record::what_if::Document),
         SchemaDocument::Lab => schemars::schema_for!(record::lab::Document),

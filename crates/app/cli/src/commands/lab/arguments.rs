@@ -1,5 +1,6 @@
 //! The command lines of `lab up`, `lab shell` and `lab netem`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -91,4 +92,26 @@ pub(crate) enum Way {
     Forward,
     /// From origin to client.
     Backward,
+}
+
+/// Show results of the lab as a web page, as they come.
+///
+/// Every folder below DIR with a `result.json` is listed. Read-only; a result that a run writes meanwhile
+/// appears by itself.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  longhaul lab view                              everything below `out`, at http://127.0.0.1:9902
+  longhaul lab view out/field --listen 127.0.0.1:0
+
+Nobody is asked for a password. Beyond this host the page is for a network that you trust:
+  longhaul lab view --listen 10.0.0.5:9902")]
+pub(crate) struct LabView {
+    /// Where `lab run --out` wrote.
+    #[arg(value_name = "DIR", default_value = "out")]
+    pub(crate) dir: PathBuf,
+
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9902")]
+    pub(crate) listen: SocketAddr,
 }
