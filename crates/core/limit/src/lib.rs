@@ -21,6 +21,7 @@
 mod attribution;
 mod detail;
 mod growth;
+pub mod kernel;
 mod path_rate;
 mod policer;
 mod recovery;

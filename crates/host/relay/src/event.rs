@@ -45,6 +45,8 @@ pub enum Event {
     Connected {
         /// The connection.
         connection: u64,
+        /// This host's address, where the kernel still knew.
+        local: Option<SocketAddr>,
         /// The origin's address.
         peer: SocketAddr,
         /// Round-trip time of the handshake.

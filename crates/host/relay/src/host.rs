@@ -66,3 +66,9 @@ pub(crate) fn warn(
         events(Event::Warning { name, text });
     }
 }
+
+/// The host's name, as its UTS namespace has it.
+pub(crate) fn name() -> Option<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}

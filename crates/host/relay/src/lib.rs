@@ -50,6 +50,7 @@ mod tcp;
 mod tls;
 pub mod trunk;
 mod upstream;
+mod watch;
 
 pub use check::{CheckError, RelayReport, Report, check};
 use cidr::Admission;

@@ -9,10 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use profile::Side;
 use record::LimitName;
+use record::page::Listener;
 use serde::Serialize;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::event::{ConnectionDone, EndedBy, Event, Phase};
+use crate::watch::{Entry, Watch};
 use histogram::Histogram;
 pub(crate) use prometheus::write;
 
@@ -20,14 +23,25 @@ pub(crate) use prometheus::write;
 pub(crate) struct Meter {
     /// The address, with the port that was really taken.
     pub(crate) listen: SocketAddr,
+    watch: Arc<Watch>,
     counts: Mutex<Counts>,
-    present: Mutex<BTreeMap<u64, (SocketAddr, Instant)>>,
+    present: Mutex<BTreeMap<u64, Present>>,
+    /// Connections of a pool to its targets.
+    pooled: Mutex<BTreeMap<u64, Entry>>,
+}
+
+/// A client that is there.
+struct Present {
+    peer: SocketAddr,
+    since: Instant,
+    entry: Arc<Entry>,
 }
 
 /// A client, listed for as long as this lives.
 pub(crate) struct Presence {
     meter: Arc<Meter>,
     id: u64,
+    entry: Arc<Entry>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -78,28 +92,50 @@ pub(crate) struct ClientStatus {
 // === impl Meter ===
 
 impl Meter {
-    pub(crate) fn new(listen: SocketAddr) -> Self {
+    pub(crate) fn new(listen: SocketAddr, watch: Arc<Watch>) -> Self {
         Self {
             listen,
+            watch,
+            pooled: Mutex::default(),
             counts: Mutex::default(),
             present: Mutex::default(),
         }
     }
 
     /// Counts a client in.
-    pub(crate) fn arrived(self: &Arc<Self>, id: u64, peer: SocketAddr) -> Presence {
+    pub(crate) fn arrived(
+        self: &Arc<Self>,
+        id: u64,
+        stream: &TcpStream,
+        peer: SocketAddr,
+    ) -> Presence {
         self.counts().accepted += 1;
-        self.present().insert(id, (peer, Instant::now()));
+        let ends = stream.local_addr().ok().map(|local| (local, peer));
+        let entry = Arc::new(self.watch.client(self.listen, ends));
+        let present = Present {
+            peer,
+            since: Instant::now(),
+            entry: Arc::clone(&entry),
+        };
+        self.present().insert(id, present);
         Presence {
             meter: Arc::clone(self),
             id,
+            entry,
         }
     }
 
     pub(crate) fn count(&self, event: &Event) {
         match event {
-            Event::ConnectionDone(done) => self.counts().connection(done),
+            Event::ConnectionDone(done) => {
+                self.counts().connection(done);
+                if let Some(present) = self.present().get(&done.client) {
+                    present.entry.done(done);
+                }
+            }
             Event::RequestDone {
+                client,
+                error,
                 status,
                 bytes_up,
                 bytes_down,
@@ -119,8 +155,25 @@ impl Meter {
                 counts.request.add(*seconds);
                 counts.bytes_up += bytes_up;
                 counts.bytes_down += bytes_down;
+                drop(counts);
+                if let Some(present) = self.present().get(client) {
+                    let (by, phase) = (ended_by.as_str(), phase.as_str());
+                    present.entry.request_done(by, phase, error.as_deref());
+                }
             }
-            Event::Connected { seconds, .. } => self.counts().connect.add(*seconds),
+            Event::Connected {
+                connection,
+                local,
+                peer,
+                seconds,
+                ..
+            } => {
+                self.counts().connect.add(*seconds);
+                let ends = local.map(|local| (local, *peer));
+                let entry = self.watch.pooled(self.listen, ends);
+                self.pooled().insert(*connection, entry);
+            }
+            Event::Closed { connection, .. } => _ = self.pooled().remove(connection),
             Event::Refused { .. } => self.counts().refused += 1,
             Event::Warning { name, .. } => *self.counts().warnings.entry(name).or_insert(0) += 1,
             Event::Target {
@@ -134,7 +187,6 @@ impl Meter {
             | Event::PrimingFailed { .. }
             | Event::PoolReady { .. }
             | Event::Cooled { .. }
-            | Event::Closed { .. }
             | Event::Admin { .. }
             | Event::Ready { .. }
             | Event::Reloaded { .. }
@@ -167,16 +219,35 @@ impl Meter {
         }
     }
 
+    /// For the page; `mode` and `target` are the newest configuration's.
+    pub(crate) fn page(&self, mode: &str, target: &str) -> Listener {
+        let status = self.status();
+        let requests = mode == "http";
+        let ended = status.ended.into_iter();
+        Listener {
+            listen: status.listen.to_string(),
+            mode: mode.to_owned(),
+            target: target.to_owned(),
+            clients: u64::try_from(status.clients).unwrap_or(u64::MAX),
+            accepted: status.accepted,
+            refused: status.refused,
+            bytes_up: status.bytes_up,
+            bytes_down: status.bytes_down,
+            requests: requests.then_some(status.requests),
+            requests_hot: requests.then_some(status.requests_hot),
+            ended: ended.map(|(by, count)| (by.to_owned(), count)).collect(),
+            targets: status.targets,
+        }
+    }
+
     pub(crate) fn clients(&self) -> Vec<ClientStatus> {
         let present = self.present();
-        let clients = present
-            .iter()
-            .map(|(&client, &(peer, since))| ClientStatus {
-                listen: self.listen,
-                client,
-                peer,
-                seconds: since.elapsed().as_secs_f64(),
-            });
+        let clients = present.iter().map(|(&client, present)| ClientStatus {
+            listen: self.listen,
+            client,
+            peer: present.peer,
+            seconds: present.since.elapsed().as_secs_f64(),
+        });
         clients.collect()
     }
 
@@ -185,8 +256,12 @@ impl Meter {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn present(&self) -> MutexGuard<'_, BTreeMap<u64, (SocketAddr, Instant)>> {
+    fn present(&self) -> MutexGuard<'_, BTreeMap<u64, Present>> {
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pooled(&self) -> MutexGuard<'_, BTreeMap<u64, Entry>> {
+        self.pooled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,6 +287,17 @@ impl Counts {
             for (&limit, seconds) in &report.limits_s {
                 *self.limits_s.entry((side, limit)).or_insert(0.0) += seconds;
             }
+        }
+    }
+}
+
+// === impl Presence ===
+
+impl Presence {
+    /// The client's stream goes on to `peer`.
+    pub(crate) fn reached(&self, stream: &TcpStream, peer: SocketAddr) {
+        if let Ok(local) = stream.local_addr() {
+            self.entry.joined(Side::Server, (local, peer));
         }
     }
 }

@@ -12,10 +12,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::admin::Board;
+use crate::admin::{Board, Desk, Posted};
 use crate::event::{Event, Events};
 use crate::meter::Meter;
 use crate::tls::settings::TlsError;
+use crate::watch::{Reader, Watch};
 use crate::{Admin, Config, admin, door, host};
 use listener::Listener;
 use service::Prepared;
@@ -78,6 +79,7 @@ pub enum RunError {
 struct Fleet {
     events: Events,
     board: Board,
+    watch: Arc<Watch>,
     admin: Option<Administration>,
     listeners: Vec<Handle>,
     draining: watch::Sender<bool>,
@@ -88,6 +90,8 @@ struct Fleet {
 struct Administration {
     admin: Admin,
     task: AbortHandle,
+    /// Nobody is asked about connections where nobody could look at them.
+    _reader: Reader,
 }
 
 /// A listener that serves, seen from outside its task.
@@ -113,9 +117,15 @@ pub async fn run(
     events: impl Fn(Event) + Send + Sync + 'static,
     mut orders: mpsc::Receiver<Order>,
 ) -> Result<(), RunError> {
+    let watch = Watch::new();
+    let noticed = Arc::clone(&watch);
     let mut fleet = Fleet {
-        events: Arc::new(events),
+        events: Arc::new(move |event| {
+            noticed.notice(&event);
+            events(event);
+        }),
         board: Board::default(),
+        watch,
         admin: None,
         listeners: Vec::new(),
         draining: watch::channel(false).0,
@@ -205,11 +215,8 @@ impl Fleet {
             handle.retired.send_replace(true);
             handle.service.borrow().retire();
         }
-        let meters = self
-            .listeners
-            .iter()
-            .map(|handle| Arc::clone(&handle.meter));
-        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = meters.collect();
+        let posted = self.listeners.iter().map(Handle::posted);
+        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = posted.collect();
         if let Some((admin, socket)) = new_admin {
             self.admin = Some(self.administrate(admin, socket));
         } else if admin.is_none() {
@@ -222,16 +229,16 @@ impl Fleet {
         if let Ok(address) = socket.local_addr() {
             (self.events)(Event::Admin { address });
         }
-        let answering = admin::serve(
-            socket,
-            admin.clone(),
-            Arc::clone(&self.board),
-            self.draining.subscribe(),
-            Arc::clone(&self.events),
-        );
+        let desk = Desk {
+            board: Arc::clone(&self.board),
+            watch: Arc::clone(&self.watch),
+            draining: self.draining.subscribe(),
+        };
+        let answering = admin::serve(socket, admin.clone(), desk, Arc::clone(&self.events));
         Administration {
             admin,
             task: tokio::spawn(answering).abort_handle(),
+            _reader: Reader::start(&self.watch),
         }
     }
 
@@ -242,7 +249,10 @@ impl Fleet {
         forgets_windows: bool,
     ) -> Handle {
         let address = relay.front().listen;
-        let meter = Arc::new(Meter::new(socket.local_addr().unwrap_or(address)));
+        let meter = Arc::new(Meter::new(
+            socket.local_addr().unwrap_or(address),
+            Arc::clone(&self.watch),
+        ));
         let (counted, told) = (Arc::clone(&meter), Arc::clone(&self.events));
         let events: Events = Arc::new(move |event| {
             counted.count(&event);
@@ -284,6 +294,16 @@ impl Drop for Administration {
 // === impl Handle ===
 
 impl Handle {
+    /// What an administrator is shown of it.
+    fn posted(&self) -> Posted {
+        let service = self.service.borrow();
+        Posted {
+            meter: Arc::clone(&self.meter),
+            mode: service.mode(),
+            target: service.front().target.to_string(),
+        }
+    }
+
     /// New clients get `relay`; those who are there keep what they have. A relay that has not changed stays,
     /// with its hot connections.
     fn renew(&self, relay: Prepared, forgets_windows: bool) {

@@ -28,6 +28,7 @@ use crate::TcpRelay;
 use crate::ending::{Ended, Idle, both_closed, failure};
 use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport};
 use crate::looks::Looks;
+use crate::meter::Presence;
 use crate::proxy_protocol::{self, Endpoints, Header};
 use crate::upstream::{Connected, Group, Place};
 use direction::Direction;
@@ -48,6 +49,7 @@ struct Relayed {
     id: u64,
     client: TcpStream,
     peer: SocketAddr,
+    presence: Arc<Presence>,
     accepted_at: Instant,
     stands_for: Option<SocketAddr>,
     server: Option<(TcpStream, SocketAddr)>,
@@ -95,12 +97,19 @@ impl Tcp {
     }
 
     /// Serves a client until both directions have ended.
-    pub(crate) async fn serve(self: Arc<Self>, id: u64, client: TcpStream, peer: SocketAddr) {
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        id: u64,
+        client: TcpStream,
+        peer: SocketAddr,
+        presence: Arc<Presence>,
+    ) {
         let mut relayed = Relayed {
             service: self,
             id,
             client,
             peer,
+            presence,
             accepted_at: Instant::now(),
             stands_for: None,
             server: None,
@@ -162,6 +171,7 @@ impl Relayed {
             .map_err(|error| Ended::because(EndedBy::Server, &error))?;
         self.connect_seconds = Some(started.elapsed().as_secs_f64());
         self.connected_at = Some(Instant::now());
+        self.presence.reached(&stream, peer);
         let profile = &service.relay.front.server_profile;
         service
             .looks

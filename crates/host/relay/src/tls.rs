@@ -29,6 +29,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::ending::{Ended, Idle, both_closed, failure};
 use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport, TlsReport};
 use crate::looks::Looks;
+use crate::meter::Presence;
 use crate::upstream::{Connected, Group, Place};
 use crate::{Balancing, TlsRelay};
 use direction::Direction;
@@ -52,6 +53,7 @@ struct Relayed {
     id: u64,
     client: Arc<TcpStream>,
     peer: SocketAddr,
+    presence: Arc<Presence>,
     accepted_at: Instant,
     server: Option<(Arc<TcpStream>, SocketAddr)>,
     /// Where it counts as open.
@@ -91,12 +93,19 @@ impl Tls {
     }
 
     /// Serves a client until both directions have ended.
-    pub(crate) async fn serve(self: Arc<Self>, id: u64, client: TcpStream, peer: SocketAddr) {
+    pub(crate) async fn serve(
+        self: Arc<Self>,
+        id: u64,
+        client: TcpStream,
+        peer: SocketAddr,
+        presence: Arc<Presence>,
+    ) {
         let mut relayed = Relayed {
             service: self,
             id,
             client: Arc::new(client),
             peer,
+            presence,
             accepted_at: Instant::now(),
             server: None,
             place: None,
@@ -167,6 +176,7 @@ impl Relayed {
         self.place = Some(place);
         self.connect_seconds = Some(started.elapsed().as_secs_f64());
         self.connected_at = Some(Instant::now());
+        self.presence.reached(&stream, peer);
         let profile = &front.server_profile;
         service
             .looks

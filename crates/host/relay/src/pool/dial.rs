@@ -89,6 +89,7 @@ impl Pool {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.emit(Event::Connected {
             connection: id,
+            local: stream.local_addr().ok(),
             peer,
             rtt_s: info.rtt.as_secs_f64(),
             seconds: started.elapsed().as_secs_f64(),

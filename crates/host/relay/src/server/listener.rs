@@ -125,8 +125,15 @@ impl Listener {
             while clients.try_join_next().is_some() {}
             self.accepted += 1;
             let service = Arc::clone(&self.service.borrow());
-            let serving = service.serve(self.accepted, stream, peer, &self.service, &self.draining);
-            let presence = self.meter.arrived(self.accepted, peer);
+            let presence = Arc::new(self.meter.arrived(self.accepted, &stream, peer));
+            let serving = service.serve(
+                self.accepted,
+                stream,
+                peer,
+                Arc::clone(&presence),
+                &self.service,
+                &self.draining,
+            );
             clients.spawn(async move {
                 serving.await;
                 drop((place, presence));

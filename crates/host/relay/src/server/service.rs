@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use super::RunError;
 use crate::buffer::Buffers;
 use crate::event::Events;
+use crate::meter::Presence;
 use crate::pool::{self, Pool};
 use crate::session::Session;
 use crate::tcp::Tcp;
@@ -147,6 +148,15 @@ impl Service {
         }
     }
 
+    /// As the table of the configuration is called.
+    pub(super) fn mode(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Tcp(_) => "tcp",
+            Self::Tls(_) => "tls",
+        }
+    }
+
     /// The pool of an HTTP relay.
     pub(crate) fn pool(&self) -> Option<&Arc<Pool>> {
         match self {
@@ -169,6 +179,7 @@ impl Service {
         id: u64,
         stream: TcpStream,
         peer: SocketAddr,
+        presence: Arc<Presence>,
         newest: &watch::Receiver<Arc<Self>>,
         draining: &watch::Receiver<bool>,
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -185,8 +196,8 @@ impl Service {
                 };
                 Box::pin(session.serve())
             }
-            Self::Tcp(tcp) => Box::pin(Arc::clone(tcp).serve(id, stream, peer)),
-            Self::Tls(tls) => Box::pin(Arc::clone(tls).serve(id, stream, peer)),
+            Self::Tcp(tcp) => Box::pin(Arc::clone(tcp).serve(id, stream, peer, presence)),
+            Self::Tls(tls) => Box::pin(Arc::clone(tls).serve(id, stream, peer, presence)),
         }
     }
 }

@@ -18,6 +18,7 @@ mod harness;
 mod hot_pool;
 mod life;
 mod openssl;
+mod page;
 mod refusals;
 mod reload;
 mod tcp;

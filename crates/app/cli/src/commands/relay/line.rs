@@ -26,6 +26,7 @@ pub(super) fn line(event: &Event) -> String {
             peer,
             rtt_s,
             seconds,
+            ..
         } => format!(
             "#{connection} connected to {peer} in {}, RTT {}",
             span(*seconds),

@@ -1,0 +1,186 @@
+//! What the page shows of a running relay: connections and what has held them back, alerts, traffic.
+//!
+//! Listeners enter their connections here with the addresses of both sockets; [`reading`] asks the kernel
+//! about all of them once a second (`sock_diag`), which needs no hold on the sockets themselves. What is
+//! kept of each is bounded ([`past`]), and so is the number of connections that are over.
+
+mod alerts;
+mod connection;
+mod past;
+mod reading;
+mod show;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use profile::Side;
+use record::page::End;
+use tokio::time::Instant;
+
+use crate::event::{ConnectionDone, Event};
+use alerts::Alerts;
+use connection::Connection;
+use past::Past;
+pub(crate) use reading::Reader;
+
+/// Connections that are over and still known.
+const ENDED: usize = 200;
+
+/// What is known of all connections.
+pub(crate) struct Watch {
+    started: Instant,
+    started_unix_s: f64,
+    state: Mutex<State>,
+}
+
+/// A connection that is entered for as long as this lives.
+pub(crate) struct Entry {
+    watch: Arc<Watch>,
+    id: u64,
+}
+
+/// Both ends of a socket, this host's first.
+type Ends = (SocketAddr, SocketAddr);
+
+#[derive(Default)]
+struct State {
+    entered: u64,
+    open: BTreeMap<u64, Connection>,
+    by_ends: BTreeMap<Ends, (u64, Side)>,
+    ended: VecDeque<(u64, Connection)>,
+    traffic: Past,
+    alerts: Alerts,
+    /// Whether the kernel is asked.
+    reading: bool,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    pub(crate) fn new() -> Arc<Self> {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
+        Arc::new(Self {
+            started: Instant::now(),
+            started_unix_s: unix.map_or(0.0, |unix| unix.as_secs_f64()),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Enters a client's connection.
+    pub(crate) fn client(self: &Arc<Self>, listener: SocketAddr, ends: Option<Ends>) -> Entry {
+        self.enter(listener, Side::Client, ends)
+    }
+
+    /// Enters a pool's connection to a target.
+    pub(crate) fn pooled(self: &Arc<Self>, listener: SocketAddr, ends: Option<Ends>) -> Entry {
+        self.enter(listener, Side::Server, ends)
+    }
+
+    /// Takes note of what somebody should look at.
+    pub(crate) fn notice(&self, event: &Event) {
+        let now = self.now();
+        self.state().alerts.notice(event, now);
+    }
+
+    /// Since the start.
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn enter(self: &Arc<Self>, listener: SocketAddr, side: Side, ends: Option<Ends>) -> Entry {
+        let now = self.now();
+        let mut state = self.state();
+        state.entered += 1;
+        let id = state.entered;
+        state.open.insert(id, Connection::new(listener, now));
+        drop(state);
+        let entry = Entry {
+            watch: Arc::clone(self),
+            id,
+        };
+        if let Some(ends) = ends {
+            entry.joined(side, ends);
+        }
+        entry
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is complete before anything could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// The socket of a side, by its ends. The kernel writes an IPv4 client of an IPv6 listener as IPv4.
+    pub(crate) fn joined(&self, side: Side, (local, peer): Ends) {
+        let ends = (canonical(local), canonical(peer));
+        let now = self.watch.now();
+        let mut state = self.watch.state();
+        let Some(connection) = state.open.get_mut(&self.id) else {
+            return;
+        };
+        connection.join(side, ends, now);
+        // A socket may take the ends of one that was closed a moment ago: the newer one has them.
+        state.by_ends.insert(ends, (self.id, side));
+    }
+
+    /// How it ended, and what the kernel knew then.
+    pub(crate) fn done(&self, done: &ConnectionDone) {
+        let now = self.watch.now();
+        let mut state = self.watch.state();
+        if let Some(connection) = state.open.get_mut(&self.id) {
+            connection.done(done, now);
+        }
+    }
+
+    /// How far the newest request came; the connection may go on.
+    pub(crate) fn request_done(&self, by: &str, phase: &str, error: Option<&str>) {
+        let mut state = self.watch.state();
+        if let Some(connection) = state.open.get_mut(&self.id) {
+            connection.outcome = Some(End {
+                at_s: 0.0,
+                by: by.to_owned(),
+                phase: phase.to_owned(),
+                error: error.map(str::to_owned),
+            });
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let now = self.watch.now();
+        self.watch.state().close(self.id, now);
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn close(&mut self, id: u64, now: Duration) {
+        let Some(mut connection) = self.open.remove(&id) else {
+            return;
+        };
+        for (side, ends) in connection.sockets() {
+            if self.by_ends.get(&ends) == Some(&(id, side)) {
+                self.by_ends.remove(&ends);
+            }
+        }
+        connection.end(now);
+        if self.ended.len() == ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((id, connection));
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests;
