@@ -10,6 +10,8 @@ use units::{Bytes, Rate, Span};
 use crate::commands::flow::arguments::Flow;
 use crate::commands::lab::arguments::{LabNetem, LabShell, LabUp, LabView};
 use crate::commands::lab::new::LabNew;
+use crate::commands::object::arguments::Object;
+use crate::commands::relay::s3::arguments::RelayS3;
 use crate::commands::trunk::arguments::Trunk;
 use crate::commands::tune::arguments::Tune;
 
@@ -47,6 +49,7 @@ pub(crate) enum Command {
     Simulate(Simulate),
     Relay(Relay),
     Trunk(Trunk),
+    Object(Object),
     Lab(Lab),
     Flow(Flow),
     Profile(Profile),
@@ -217,6 +220,7 @@ pub(crate) enum RelayCommand {
     Http(RelayHttp),
     Tcp(RelayTcp),
     Tls(RelayTls),
+    S3(RelayS3),
     Run(RelayRun),
     Check(RelayCheck),
     Ca(RelayCa),

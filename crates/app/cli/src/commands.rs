@@ -4,6 +4,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod flow;
 pub(crate) mod lab;
+pub(crate) mod object;
 pub(crate) mod profile;
 pub(crate) mod relay;
 pub(crate) mod schema;

@@ -39,6 +39,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Explain(explain) => commands::explain::run(&explain),
         Command::Flow(flow) => commands::flow::run(flow),
         Command::Lab(lab) => commands::lab::run(lab),
+        Command::Object(object) => commands::object::run(&object),
         Command::Profile(profile) => commands::profile::run(&profile),
         Command::Relay(relay) => commands::relay::run(relay),
         Command::Schema(schema) => commands::schema::run(&schema),

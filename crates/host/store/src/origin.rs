@@ -8,9 +8,9 @@
 //!
 //! - Not a store to keep anything in: objects live in memory, within [`Config::capacity`], and are
 //!   gone with the process.
-//! - Not all of S3: objects (PUT, GET with a range, HEAD, DELETE), multipart uploads, `ListObjectsV2`,
-//!   `ListBuckets`, `HeadBucket` and `GetBucketLocation` are here; versions, ACLs, conditions, copies,
-//!   tags, encryption and `ListObjects` version 1 are not, and are answered by `NotImplemented`.
+//! - Not all of S3: objects (PUT, GET with a range or `If-Match`, HEAD, DELETE), multipart uploads and their
+//!   list, `ListObjectsV2`, `ListBuckets`, `HeadBucket` and `GetBucketLocation` are here; versions, ACLs, other
+//!   conditions, copies, tags, encryption and `ListObjects` version 1 are not, and are answered by `NotImplemented`.
 //! - Not a judge of `x-amz-checksum-*` and `Content-MD5`: it ignores them, as the lab compares the
 //!   SHA-256 of what was sent with that of what was stored. `x-amz-content-sha256` is part of the
 //!   signature and is checked.

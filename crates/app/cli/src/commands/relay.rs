@@ -2,6 +2,7 @@
 
 mod authority;
 mod line;
+pub(crate) mod s3;
 mod signals;
 mod supervisor;
 mod trunk_line;
@@ -27,7 +28,7 @@ use crate::output;
 use signals::Signals;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use voice::Voice;
+use voice::{Speech, Voice};
 
 pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
     match arguments.command {
@@ -61,6 +62,7 @@ pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
                 print_config,
             )
         }
+        RelayCommand::S3(gateway) => s3::run(&gateway),
         RelayCommand::Ca(ca) => authority::make(&ca),
         RelayCommand::Run(run) => from_file(&run),
         RelayCommand::Check(check) => check_file(&check),
@@ -233,9 +235,9 @@ pub(crate) fn serve_trunk(config: TrunkConfig, as_json: bool) -> Result<ExitCode
 
 /// What every serving process has around it: a runtime, signals, a supervisor that hears from it, and events
 /// that go to stdout as JSON lines, or to the log.
-fn attend<E: Into<anyhow::Error>>(
+fn attend<S: Speech, E: Into<anyhow::Error>>(
     as_json: bool,
-    serve: impl FnOnce(&Runtime, &Voice, Signals) -> Result<(), E>,
+    serve: impl FnOnce(&Runtime, &Voice<S>, Signals) -> Result<(), E>,
 ) -> Result<ExitCode, Failure> {
     if !as_json {
         log_to_stderr();

@@ -3,11 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use s3s::dto::CompletedPart;
+use s3s::dto::{CompletedPart, Metadata, MultipartUpload};
 use s3s::{S3Result, s3_error};
 
 use super::objects::{Object, Refused, len};
 use super::s3::e_tag;
+
+/// What is said about an object when its upload begins.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    pub(super) content_type: Option<String>,
+    pub(super) metadata: Option<Metadata>,
+}
 
 /// Uploads by identifier.
 #[derive(Debug, Default)]
@@ -23,18 +30,20 @@ struct Open {
 struct Upload {
     bucket: String,
     key: String,
+    about: About,
     parts: BTreeMap<i32, Object>,
 }
 
 impl Uploads {
     /// Begins an upload and names it.
-    pub(super) fn begin(&self, bucket: &str, key: &str) -> String {
+    pub(super) fn begin(&self, bucket: &str, key: &str, about: About) -> String {
         let mut open = self.open();
         open.begun += 1;
         let id = format!("upload-{}", open.begun);
         let upload = Upload {
             bucket: bucket.into(),
             key: key.into(),
+            about,
             parts: BTreeMap::new(),
         };
         open.uploads.insert(id.clone(), upload);
@@ -62,7 +71,21 @@ impl Uploads {
         Ok(())
     }
 
-    /// Ends an upload and returns the parts that the client wants, in its order. The upload stays
+    /// Uploads into `bucket` that are open.
+    pub(super) fn list(&self, bucket: &str) -> Vec<MultipartUpload> {
+        let open = self.open();
+        let uploads = open.uploads.iter().filter(|(_, one)| one.bucket == bucket);
+        uploads
+            .map(|(id, upload)| MultipartUpload {
+                key: Some(upload.key.clone()),
+                upload_id: Some(id.clone()),
+                ..MultipartUpload::default()
+            })
+            .collect()
+    }
+
+    /// Ends an upload and returns the parts that the client wants, in its order, and what it said in the
+    /// beginning. The upload stays
     /// open where the client asks for something that is not there.
     pub(super) fn finish(
         &self,
@@ -70,7 +93,7 @@ impl Uploads {
         bucket: &str,
         key: &str,
         wanted: &[CompletedPart],
-    ) -> S3Result<Vec<Object>> {
+    ) -> S3Result<(Vec<Object>, About)> {
         let mut open = self.open();
         let upload = open
             .uploads
@@ -91,8 +114,9 @@ impl Uploads {
             })
             .collect::<Option<Vec<Object>>>()
             .ok_or_else(|| s3_error!(InvalidPart))?;
+        let about = upload.about.clone();
         open.uploads.remove(id);
-        Ok(parts)
+        Ok((parts, about))
     }
 
     /// Forgets an upload and its parts.

@@ -12,14 +12,14 @@ use s3s::dto::{
     CreateMultipartUploadOutput, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
     DeleteObjectsOutput, DeletedObject, ETag, GetBucketLocationInput, GetBucketLocationOutput,
     GetObjectInput, GetObjectOutput, HeadBucketInput, HeadBucketOutput, HeadObjectInput,
-    HeadObjectOutput, ListBucketsInput, ListBucketsOutput, ListObjectsV2Input, ListObjectsV2Output,
-    Object as Listed, PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp, UploadPartInput,
-    UploadPartOutput,
+    HeadObjectOutput, ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput,
+    ListMultipartUploadsOutput, ListObjectsV2Input, ListObjectsV2Output, Object as Listed,
+    PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp, UploadPartInput, UploadPartOutput,
 };
 use s3s::{Body, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use super::Arrival;
-use super::multipart::Uploads;
+use super::multipart::{About, Uploads};
 use super::objects::{Object, Objects, Receiving, Refused, len};
 
 /// What `s3s` calls.
@@ -103,6 +103,12 @@ impl S3 for Backend {
     ) -> S3Result<S3Response<GetObjectOutput>> {
         let input = request.input;
         let object = self.known_object(&input.bucket, &input.key)?;
+        if let Some(wanted) = input.if_match
+            && !wanted.is_any()
+            && wanted.as_etag() != Some(&e_tag(&object))
+        {
+            return Err(s3_error!(PreconditionFailed));
+        }
         let (bytes, content_range) = match input.range {
             None => (object.bytes.clone(), None),
             Some(range) => {
@@ -251,7 +257,11 @@ impl S3 for Backend {
     ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
         let input = request.input;
         self.known_bucket(&input.bucket)?;
-        let id = self.uploads.begin(&input.bucket, &input.key);
+        let about = About {
+            content_type: input.content_type,
+            metadata: input.metadata,
+        };
+        let id = self.uploads.begin(&input.bucket, &input.key, about);
         Ok(S3Response::new(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -289,14 +299,16 @@ impl S3 for Backend {
             .multipart_upload
             .and_then(|upload| upload.parts)
             .unwrap_or_default();
-        let parts = self
-            .uploads
-            .finish(&input.upload_id, &input.bucket, &input.key, &wanted)?;
+        let (parts, about) =
+            self.uploads
+                .finish(&input.upload_id, &input.bucket, &input.key, &wanted)?;
         let mut whole = self.objects.receive(None)?;
         for part in parts {
             whole.push(&part.bytes)?;
         }
-        let object = whole.finish();
+        let mut object = whole.finish();
+        object.content_type = about.content_type;
+        object.metadata = about.metadata;
         let tag = e_tag(&object);
         self.objects
             .store(&input.bucket, &input.key, object, arrival)?;
@@ -305,6 +317,19 @@ impl S3 for Backend {
             key: Some(input.key),
             e_tag: Some(tag),
             ..CompleteMultipartUploadOutput::default()
+        }))
+    }
+
+    async fn list_multipart_uploads(
+        &self,
+        request: S3Request<ListMultipartUploadsInput>,
+    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+        self.known_bucket(&request.input.bucket)?;
+        Ok(S3Response::new(ListMultipartUploadsOutput {
+            uploads: Some(self.uploads.list(&request.input.bucket)),
+            bucket: Some(request.input.bucket),
+            is_truncated: Some(false),
+            ..ListMultipartUploadsOutput::default()
         }))
     }
 

@@ -8,9 +8,22 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::Duration;
 
 use relay::Event;
+use serde::Serialize;
 
 use super::line::line;
 use crate::output;
+
+/// An event that can be said.
+pub(super) trait Speech: Serialize + Send + 'static {
+    /// In one line, for people.
+    fn line(&self) -> String;
+
+    /// Whether an operator should look.
+    fn is_warning(&self) -> bool;
+
+    /// What is said instead of events that nobody read in time.
+    fn lost(events: u64) -> Self;
+}
 
 /// Events that wait for a slow reader: at about 300 bytes each some 5 MB, and a second of a busy relay.
 const QUEUE: usize = 16_384;
@@ -21,16 +34,16 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const BATCH: Duration = Duration::from_millis(5);
 
 /// The writing thread.
-pub(super) struct Voice {
+pub(super) struct Voice<S> {
     as_json: bool,
-    events: SyncSender<Event>,
+    events: SyncSender<S>,
     lost: Arc<AtomicU64>,
     finished: Receiver<()>,
 }
 
-impl Voice {
+impl<S: Speech> Voice<S> {
     pub(super) fn start(as_json: bool) -> Self {
-        let (events, queue) = sync_channel(QUEUE);
+        let (events, queue) = sync_channel::<S>(QUEUE);
         let (finish, finished) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
@@ -42,9 +55,7 @@ impl Voice {
                 }
                 let lost = counted.swap(0, Ordering::Relaxed);
                 if lost > 0 {
-                    let text = format!("{lost} events were lost: their reader is too slow");
-                    let name = "events-lost";
-                    say(&Event::Warning { name, text }, as_json);
+                    say(&S::lost(lost), as_json);
                 }
                 // Woken for each event of a busy relay, this thread would cost more than the requests.
                 std::thread::sleep(BATCH);
@@ -61,7 +72,7 @@ impl Voice {
     }
 
     /// What the relay calls for each event; never waits.
-    pub(super) fn listener(&self) -> impl Fn(Event) + Send + Sync + 'static {
+    pub(super) fn listener(&self) -> impl Fn(S) + Send + Sync + use<S> {
         let (events, lost) = (self.events.clone(), Arc::clone(&self.lost));
         let as_json = self.as_json;
         move |event| {
@@ -88,46 +99,59 @@ impl Voice {
 }
 
 /// Whether the log takes events of this kind: `LONGHAUL_LOG=warn` should cost nothing per request.
-fn is_wanted(event: &Event) -> bool {
-    if is_warning(event) {
+fn is_wanted(event: &impl Speech) -> bool {
+    if event.is_warning() {
         tracing::enabled!(tracing::Level::WARN)
     } else {
         tracing::enabled!(tracing::Level::INFO)
     }
 }
 
-fn is_warning(event: &Event) -> bool {
-    match event {
-        Event::Trunk(event) => event.is_warning(),
-        Event::Warning { .. }
-        | Event::PrimingFailed { .. }
-        | Event::ReloadFailed { .. }
-        | Event::Refused { .. } => true,
-        Event::Listening { .. }
-        | Event::Applied { .. }
-        | Event::Connected { .. }
-        | Event::Primed { .. }
-        | Event::PoolReady { .. }
-        | Event::Cooled { .. }
-        | Event::RequestDone { .. }
-        | Event::ConnectionDone(_)
-        | Event::Closed { .. }
-        | Event::Target { .. }
-        | Event::Admin { .. }
-        | Event::Ready { .. }
-        | Event::Reloaded { .. }
-        | Event::Draining { .. }
-        | Event::Stopped { .. } => false,
-    }
-}
-
-fn say(event: &Event, as_json: bool) {
+fn say(event: &impl Speech, as_json: bool) {
     if as_json {
         // A reader that has gone is no reason to stop serving.
         let _ = output::json_line(event);
-    } else if is_warning(event) {
-        tracing::warn!("{}", line(event));
+    } else if event.is_warning() {
+        tracing::warn!("{}", event.line());
     } else {
-        tracing::info!("{}", line(event));
+        tracing::info!("{}", event.line());
+    }
+}
+
+impl Speech for Event {
+    fn line(&self) -> String {
+        line(self)
+    }
+
+    fn is_warning(&self) -> bool {
+        match self {
+            Event::Trunk(event) => event.is_warning(),
+            Event::Warning { .. }
+            | Event::PrimingFailed { .. }
+            | Event::ReloadFailed { .. }
+            | Event::Refused { .. } => true,
+            Event::Listening { .. }
+            | Event::Applied { .. }
+            | Event::Connected { .. }
+            | Event::Primed { .. }
+            | Event::PoolReady { .. }
+            | Event::Cooled { .. }
+            | Event::RequestDone { .. }
+            | Event::ConnectionDone(_)
+            | Event::Closed { .. }
+            | Event::Target { .. }
+            | Event::Admin { .. }
+            | Event::Ready { .. }
+            | Event::Reloaded { .. }
+            | Event::Draining { .. }
+            | Event::Stopped { .. } => false,
+        }
+    }
+
+    fn lost(events: u64) -> Self {
+        Self::Warning {
+            name: "events-lost",
+            text: format!("{events} events were lost: their reader is too slow"),
+        }
     }
 }

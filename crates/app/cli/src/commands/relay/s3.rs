@@ -1,0 +1,228 @@
+//! `longhaul relay s3`: a gateway in front of a hot pool, both in this process.
+//!
+//! The gateway speaks HTTP to an address. Where nobody names one, it is a relay on loopback that this process runs
+//! beside it: `relay http` with its hot pool, or `relay tls` where the store wants TLS.
+
+pub(crate) mod arguments;
+mod line;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gateway::config::{
+    BucketOptions, ClientOptions, Config, FormOptions, GatewayOptions, OriginAddress,
+};
+use gateway::{Server, ServerError};
+use relay::{HttpOptions, Order, PoolOptions, PrimeOptions, RunError, TlsOptions};
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
+
+use super::voice::Speech;
+use super::{attend, supervisor, text};
+use crate::arguments::Switch;
+use crate::failure::{Blame as _, Failure};
+use crate::output;
+use arguments::RelayS3;
+
+/// What either half says.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Event {
+    Gateway(gateway::Event),
+    Relay(Box<relay::Event>),
+}
+
+/// One half cannot start.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    #[error("the connections to the store cannot be made ready")]
+    Relay(#[source] RunError),
+    #[error("the gateway cannot listen")]
+    Gateway(#[source] ServerError),
+    #[error("the relay to the store ended before it listened")]
+    Ended,
+}
+
+pub(crate) fn run(arguments: &RelayS3) -> Result<ExitCode, Failure> {
+    let options = match &arguments.config {
+        Some(path) => GatewayOptions::from_toml(&text(path)?).usage(format!(
+            "`{}` is no configuration of a gateway",
+            path.display()
+        ))?,
+        None => options(arguments)?,
+    };
+    if arguments.print_config {
+        output::data(&options.to_toml().bug("cannot write the configuration")?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = options
+        .resolve(|name| std::env::var(name).ok())
+        .usage("this gateway cannot be")?;
+    let hop = match options.via {
+        Some(_) => None,
+        None => Some(hop(arguments, &config.origin)?),
+    };
+    attend(arguments.json, |runtime, voice, signals| {
+        let said = Arc::new(voice.listener());
+        runtime.block_on(serve(config, hop, said, signals.stop()))
+    })
+}
+
+/// Serves until `stop`: first the way to the store, then the door for clients; the other way round at the end.
+async fn serve(
+    mut config: Config,
+    hop: Option<relay::Config>,
+    say: Arc<impl Fn(Event) + Send + Sync + 'static>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let mut running = None;
+    if let Some(hop) = hop {
+        let (orders, given) = mpsc::channel(1);
+        let (ready, listening) = oneshot::channel();
+        let ready = Mutex::new(Some(ready));
+        let said = Arc::clone(&say);
+        let relay = relay::run(
+            hop,
+            Vec::new(),
+            move |event| {
+                if let relay::Event::Listening { address, .. } = &event {
+                    let mut ready = ready.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(ready) = ready.take() {
+                        // Whoever waited has gone, and this relay with it.
+                        let _ = ready.send(*address);
+                    }
+                }
+                said(Event::Relay(Box::new(event)));
+            },
+            given,
+        );
+        let mut relay = Box::pin(relay);
+        let address = tokio::select! {
+            ended = &mut relay => return ended.map_err(ServeError::Relay).and(Err(ServeError::Ended)),
+            address = listening => address.map_err(|_| ServeError::Ended)?,
+        };
+        config.origin.via = address.to_string();
+        running = Some((orders, tokio::spawn(relay)));
+    }
+    let said = Arc::clone(&say);
+    let server = Server::bind(config, move |event| said(Event::Gateway(event)))
+        .await
+        .map_err(ServeError::Gateway)?;
+    supervisor::ready();
+    server.serve(stop).await;
+    if let Some((orders, relay)) = running {
+        // A relay that has ended by itself needs no order.
+        let _ = orders.send(Order::Stop).await;
+        if let Ok(ended) = relay.await {
+            ended.map_err(ServeError::Relay)?;
+        }
+    }
+    Ok(())
+}
+
+/// The relay on loopback that leads to the store.
+fn hop(arguments: &RelayS3, origin: &OriginAddress) -> Result<relay::Config, Failure> {
+    const LOOPBACK: &str = "127.0.0.1:0";
+    let why = "the way to this store cannot be";
+    if origin.tls {
+        return relay::Config::tls(TlsOptions {
+            listen: LOOPBACK.into(),
+            target: origin.via.clone(),
+            server_profile: Some(arguments.server_profile.clone()),
+            upstream: Some(relay::Upstream::Tls),
+            ..TlsOptions::default()
+        })
+        .usage(why);
+    }
+    relay::Config::http(HttpOptions {
+        listen: LOOPBACK.into(),
+        target: origin.via.clone(),
+        server_profile: Some(arguments.server_profile.clone()),
+        path_rate: arguments.path_rate,
+        pool: PoolOptions {
+            // As many as carry the parts of one large object.
+            min_idle: Some(8),
+            ..PoolOptions::default()
+        },
+        prime: PrimeOptions {
+            enabled: Some(arguments.hot == Switch::On),
+            window: arguments.hot_window,
+            host: Some(origin.authority.clone()),
+            ..PrimeOptions::default()
+        },
+        ..HttpOptions::default()
+    })
+    .usage(why)
+}
+
+/// What the command line says, as it would stand in a file.
+fn options(arguments: &RelayS3) -> Result<GatewayOptions, Failure> {
+    let pair = |text: &str, what: &str| {
+        let pair = text.split_once('=');
+        pair.map(|(left, right)| (left.to_owned(), right.to_owned()))
+            .ok_or_else(|| anyhow::anyhow!("`{text}` is not {what}"))
+            .usage("this gateway cannot be")
+    };
+    let buckets = arguments.bucket.iter().map(|text| {
+        let (name, origin) = match text.split_once('=') {
+            Some((name, origin)) => (name, Some(origin.to_owned())),
+            None => (text.as_str(), None),
+        };
+        BucketOptions {
+            name: name.to_owned(),
+            origin,
+            ..BucketOptions::default()
+        }
+    });
+    let forms: Result<Vec<FormOptions>, Failure> = arguments
+        .form
+        .iter()
+        .map(|text| {
+            let (path, bucket) = pair(text, "PATH=BUCKET")?;
+            Ok(FormOptions {
+                path,
+                bucket,
+                prefix: None,
+            })
+        })
+        .collect();
+    Ok(GatewayOptions {
+        listen: arguments
+            .listen
+            .map(|address| address.to_string())
+            .unwrap_or_default(),
+        origin: arguments.origin.clone().unwrap_or_default(),
+        via: arguments.via.clone(),
+        region: arguments.region.clone(),
+        domains: arguments.domain.clone(),
+        manage_buckets: arguments.manage_buckets.then_some(true),
+        clients: vec![ClientOptions {
+            access_key: arguments.client.clone(),
+            secret_env: Some(arguments.client_secret_env.clone()),
+            secret_file: None,
+        }],
+        buckets: buckets.collect(),
+        forms: forms?,
+        ..GatewayOptions::default()
+    })
+}
+
+impl Speech for Event {
+    fn line(&self) -> String {
+        match self {
+            Self::Gateway(event) => line::line(event),
+            Self::Relay(event) => event.line(),
+        }
+    }
+
+    fn is_warning(&self) -> bool {
+        match self {
+            Self::Gateway(event) => line::is_warning(event),
+            Self::Relay(event) => event.is_warning(),
+        }
+    }
+
+    fn lost(events: u64) -> Self {
+        Self::Relay(Box::new(relay::Event::lost(events)))
+    }
+}

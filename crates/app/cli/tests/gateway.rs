@@ -1,0 +1,156 @@
+//! `longhaul relay s3` as its users run it: the whole binary between a client library and an origin.
+
+#![allow(missing_docs, reason = "a test has its name")]
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod common;
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Stdio};
+
+use serde_json::Value;
+use store::client::{Series, Verb};
+use store::credentials::Credentials;
+use store::origin::{Config, Listeners, Origin, Stored};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use common::longhaul;
+
+const ACCESS_KEY: &str = "clients-key";
+const SECRET: &str = "clients/secret+key";
+
+/// An origin with other credentials than the gateway's clients have.
+struct TestOrigin {
+    address: SocketAddr,
+    stored: mpsc::UnboundedReceiver<Stored>,
+}
+
+impl TestOrigin {
+    async fn start() -> Self {
+        let config = Config {
+            made: vec![1000, 40 << 20],
+            ..Config::new(Credentials::new("origins-key", "origins/secret"))
+        };
+        let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = plain.local_addr().unwrap();
+        let (events, stored) = mpsc::unbounded_channel();
+        let origin = Origin::prepare(&config, events).unwrap();
+        tokio::spawn(origin.serve(Listeners { plain, tls: None }, std::future::pending()));
+        Self { address, stored }
+    }
+}
+
+/// A running gateway; killed with the test that started it.
+struct Gateway {
+    child: Child,
+    events: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Gateway {
+    fn start(origin: SocketAddr, more: &[&str]) -> Self {
+        let mut child = longhaul()
+            .args(["relay", "s3", "127.0.0.1:0", &format!("http://{origin}")])
+            .args(["--client", ACCESS_KEY, "--json"])
+            .args(more)
+            .env("LONGHAUL_S3_SECRET", SECRET)
+            .env("AWS_ACCESS_KEY_ID", "origins-key")
+            .env("AWS_SECRET_ACCESS_KEY", "origins/secret")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let events = BufReader::new(child.stdout.take().unwrap());
+        let mut gateway = Self {
+            child,
+            events,
+            address: String::new(),
+        };
+        gateway.address = gateway.event("gateway-listening")["address"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        gateway
+    }
+
+    /// The next event of this name.
+    fn event(&mut self, name: &str) -> Value {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.events.read_line(&mut line).unwrap(), 0, "no `{name}`");
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if event["event"] == name {
+                return event;
+            }
+        }
+    }
+
+    fn series(&self, verb: Verb, bytes: u64) -> Series {
+        Series {
+            endpoint: format!("http://{}", self.address),
+            bucket: "lab".into(),
+            key_prefix: "series".into(),
+            credentials: Credentials::new(ACCESS_KEY, SECRET),
+            verb,
+            sizes: vec![bytes],
+            parallel: 1,
+            part: None,
+            read_pause: None,
+            tls: None,
+            first_index: 1,
+            transfers: 2,
+            seed: 0,
+            reuse: true,
+            timeout_s: 60.0,
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_small_and_large_pass_through_the_binary_with_credentials_of_its_own() {
+    let mut origin = TestOrigin::start().await;
+    let mut gateway = Gateway::start(origin.address, &[]);
+    for (bytes, in_parts) in [(0, false), (100_000, false), (40 << 20, true)] {
+        let series = gateway.series(Verb::Put, bytes);
+        for transfer in store::client::run(&series, |_| {}).await.unwrap() {
+            assert_eq!(transfer.error, None);
+            let stored = origin.stored.recv().await.unwrap();
+            assert_eq!(stored.sha256, transfer.objects[0].sha256);
+            let event = gateway.event("answered");
+            assert_eq!(event["operation"], "PutObject");
+            assert_eq!(event["parts"].as_u64().unwrap() > 1, in_parts, "{event}");
+        }
+    }
+    for (bytes, in_parts) in [(1000, false), (40 << 20, true)] {
+        let series = gateway.series(Verb::Get, bytes);
+        for transfer in store::client::run(&series, |_| {}).await.unwrap() {
+            // The client compares with what the origin made of its seed.
+            assert_eq!(transfer.error, None);
+            let event = gateway.event("answered");
+            assert_eq!(event["operation"], "GetObject");
+            assert_eq!(event["parts"].as_u64().unwrap() > 1, in_parts, "{event}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_origins_credentials_are_no_good_at_the_gateway() {
+    let origin = TestOrigin::start().await;
+    let gateway = Gateway::start(origin.address, &["--hot", "off"]);
+    let mut series = gateway.series(Verb::Put, 10);
+    series.credentials = Credentials::new("origins-key", "origins/secret");
+    let transfers = store::client::run(&series, |_| {}).await.unwrap();
+    let error = transfers[0].error.as_deref().unwrap();
+    assert!(
+        error.contains("InvalidAccessKeyId") || error.contains("403"),
+        "{error}"
+    );
+}

@@ -1,0 +1,209 @@
+//! What is done about a request: by which rule, and by whom.
+
+pub(crate) mod buckets;
+mod copies;
+
+use std::sync::Arc;
+
+use http::Method;
+use http::header::HeaderMap;
+use s3s::S3ErrorCode;
+use tokio::sync::Semaphore;
+
+use crate::answer::Answer;
+use crate::asked::{Asked, Operation};
+use crate::config::{BucketRule, Config, Encryption};
+use crate::encrypted::listing::Sizes;
+use crate::failed::Failed;
+use crate::origin::{Ask, Origin, Payload};
+use crate::upload::Incoming;
+
+/// The gateway; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Gateway {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: Config,
+    origin: Origin,
+    /// For requests beyond the one that everybody may have.
+    permits: Arc<Semaphore>,
+    sizes: Sizes,
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    pub(crate) fn new(config: Config) -> Self {
+        let origin = Origin::new(&config);
+        let permits = Arc::new(Semaphore::new(config.limits.parallel));
+        Self {
+            inner: Arc::new(Inner {
+                config,
+                origin,
+                permits,
+                sizes: Sizes::default(),
+            }),
+        }
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.inner.origin
+    }
+
+    pub(crate) fn permits(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.inner.permits)
+    }
+
+    /// Sizes of encrypted objects that were put together of parts.
+    pub(crate) fn sizes(&self) -> &Sizes {
+        &self.inner.sizes
+    }
+
+    /// Does what is asked.
+    pub(crate) async fn handle(&self, asked: &Asked, incoming: Incoming) -> Result<Answer, Failed> {
+        if asked.operation == Operation::ListBuckets {
+            return self.list_buckets(asked).await;
+        }
+        let rule = self.config().rule(&asked.bucket).ok_or_else(|| {
+            Failed::new(
+                S3ErrorCode::NoSuchBucket,
+                "The specified bucket does not exist",
+            )
+        })?;
+        match (asked.operation, &rule.encryption) {
+            (Operation::CreateBucket | Operation::DeleteBucket, _)
+                if !self.config().manage_buckets =>
+            {
+                Err(Failed::new(
+                    S3ErrorCode::AccessDenied,
+                    "this gateway does not make or remove buckets; see manage-buckets",
+                ))
+            }
+            (Operation::PutObject, _) => self.put_object(asked, &rule, incoming).await,
+            (Operation::CopyObject, _) => self.copy_object(asked, &rule).await,
+            (Operation::UploadPartCopy, _) => self.copy_part(asked, &rule).await,
+            (operation, Some(encryption)) => {
+                self.handle_encrypted(operation, asked, &rule, encryption, incoming)
+                    .await
+            }
+            (Operation::GetObject, None) => self.get_object(asked, &rule).await,
+            (Operation::UploadPart, None) => self.upload_part(asked, &rule, incoming).await,
+            (_, None) => self.pass(asked, &rule, incoming).await,
+        }
+    }
+
+    /// As [`Gateway::handle`], where objects are encrypted.
+    async fn handle_encrypted(
+        &self,
+        operation: Operation,
+        asked: &Asked,
+        rule: &BucketRule,
+        encryption: &Encryption,
+        incoming: Incoming,
+    ) -> Result<Answer, Failed> {
+        match operation {
+            Operation::GetObject => self.get_encrypted(asked, rule, encryption).await,
+            Operation::HeadObject => self.head_encrypted(asked, rule, encryption).await,
+            Operation::ListObjects | Operation::ListObjectVersions => {
+                self.list_encrypted(asked, rule, encryption).await
+            }
+            Operation::CreateMultipartUpload => {
+                self.create_encrypted(asked, rule, encryption).await
+            }
+            Operation::UploadPart => {
+                self.upload_encrypted_part(asked, rule, encryption, incoming)
+                    .await
+            }
+            Operation::CompleteMultipartUpload => {
+                self.complete_encrypted(asked, rule, encryption, incoming)
+                    .await
+            }
+            Operation::AbortMultipartUpload | Operation::ListParts => {
+                self.about_encrypted_upload(asked, rule, incoming.method)
+                    .await
+            }
+            Operation::GetObjectAttributes => Err(Failed::not_implemented(
+                "attributes of stored bytes say nothing about the plaintext",
+            )),
+            Operation::ListBuckets
+            | Operation::HeadBucket
+            | Operation::CreateBucket
+            | Operation::DeleteBucket
+            | Operation::BucketProperty
+            | Operation::SetBucketProperty
+            | Operation::ListMultipartUploads
+            | Operation::DeleteObjects
+            | Operation::PutObject
+            | Operation::CopyObject
+            | Operation::DeleteObject
+            | Operation::ObjectTagging
+            | Operation::UploadPartCopy => self.pass(asked, rule, incoming).await,
+        }
+    }
+
+    /// As it is asked, to the bucket's name at the origin; the answer as it is given.
+    async fn pass(
+        &self,
+        asked: &Asked,
+        rule: &BucketRule,
+        incoming: Incoming,
+    ) -> Result<Answer, Failed> {
+        let mut ask = Ask::new(incoming.method.clone(), &rule.origin, &asked.key);
+        ask.query.clone_from(&asked.query);
+        ask.headers = passed_on(&asked.headers);
+        if incoming.method == Method::PUT || incoming.method == Method::POST {
+            let document = self.document(asked, incoming).await?;
+            if !document.is_empty() {
+                ask.payload = Payload::Whole(document);
+            }
+        }
+        let response = self.origin().ask(ask).await?;
+        buckets::answer(response, rule, asked)
+    }
+}
+
+/// Headers that mean the same to the origin as to us.
+pub(crate) fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    const PLAIN: [&str; 14] = [
+        "cache-control",
+        "content-disposition",
+        "content-encoding",
+        "content-language",
+        "content-md5",
+        "content-type",
+        "expires",
+        "if-match",
+        "if-modified-since",
+        "if-none-match",
+        "if-range",
+        "if-unmodified-since",
+        "range",
+        "x-amz-acl",
+    ];
+    /// Those of the client's own signature and framing, and what only a gateway writes.
+    const OURS: [&str; 8] = [
+        crate::encrypted::HEADER,
+        "x-amz-content-sha256",
+        "x-amz-copy-source",
+        "x-amz-date",
+        "x-amz-decoded-content-length",
+        "x-amz-sdk-checksum-algorithm",
+        "x-amz-security-token",
+        "x-amz-trailer",
+    ];
+    let mut passed = HeaderMap::new();
+    for (name, value) in headers {
+        let text = name.as_str();
+        let amazon = text.starts_with("x-amz-") && !OURS.contains(&text);
+        if amazon || PLAIN.contains(&text) {
+            passed.append(name.clone(), value.clone());
+        }
+    }
+    passed
+}

@@ -1,0 +1,165 @@
+//! A gateway and its origin, which end with their test.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use longhaul_gateway::{GatewayOptions, Server};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::{ClientOptions, RetryConfig};
+use sha2::Sha256;
+use store::credentials::Credentials;
+use store::origin::{Config, Listeners, Origin, Stored};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+/// Both, and what the origin stores.
+pub(crate) struct Site {
+    pub(crate) gateway: SocketAddr,
+    pub(crate) origin: SocketAddr,
+    pub(crate) stored: mpsc::UnboundedReceiver<Stored>,
+}
+
+pub(crate) const CLIENT: (&str, &str) = ("client", "clients-secret");
+pub(crate) const OWNER: (&str, &str) = ("owner", "owners-secret");
+
+impl Site {
+    /// `lab` as it is, `secret` encrypted, `old` under an older key, all through one gateway.
+    pub(crate) async fn start() -> Self {
+        let mut config = Config::new(Credentials::new(OWNER.0, OWNER.1));
+        config.buckets.extend(["sealed".into(), "aged".into()]);
+        let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let origin = plain.local_addr().unwrap();
+        let (events, stored) = mpsc::unbounded_channel();
+        let serving = Origin::prepare(&config, events).unwrap();
+        tokio::spawn(serving.serve(Listeners { plain, tls: None }, std::future::pending()));
+        Self {
+            gateway: gateway(origin, "old", true).await,
+            origin,
+            stored,
+        }
+    }
+
+    /// A library that speaks to the gateway.
+    pub(crate) fn client(&self, bucket: &str) -> AmazonS3 {
+        library(self.gateway, bucket, CLIENT)
+    }
+
+    /// A library that speaks to the origin, past the gateway.
+    pub(crate) fn owner(&self, bucket: &str) -> AmazonS3 {
+        library(self.origin, bucket, OWNER)
+    }
+}
+
+/// A gateway of its own in front of `origin`, which writes the bucket `old` under the key `current`, and reads under
+/// the key `old` where `has_old`.
+pub(crate) async fn gateway(origin: SocketAddr, current: &str, has_old: bool) -> SocketAddr {
+    let old = if has_old {
+        r#", { name = "old", env = "OLD" }"#
+    } else {
+        ""
+    };
+    let text = format!(
+        r#"
+        listen = "127.0.0.1:0"
+        origin = "http://{origin}"
+        credentials = {{ access-key = "owner", secret-env = "OWNER" }}
+        client = [{{ access-key = "client", secret-env = "CLIENT" }}]
+        bucket = [
+            {{ name = "lab" }},
+            {{ name = "secret", origin = "sealed", encrypt = "new" }},
+            {{ name = "old", origin = "aged", encrypt = "{current}" }},
+        ]
+        key = [{{ name = "new", env = "NEW" }}{old}]
+        form = [{{ path = "/upload/files", bucket = "lab", prefix = "forms/" }}]
+        limits = {{ request-memory = "16 MiB" }}
+        "#
+    );
+    let variable = |name: &str| match name {
+        "OWNER" => Some(OWNER.1.to_owned()),
+        "CLIENT" => Some(CLIENT.1.to_owned()),
+        "NEW" => Some("ab".repeat(32)),
+        "OLD" => Some("cd".repeat(32)),
+        _ => None,
+    };
+    let config = GatewayOptions::from_toml(&text)
+        .unwrap()
+        .resolve(variable)
+        .unwrap();
+    let server = Server::bind(config, |_| {}).await.unwrap();
+    let address = server.address();
+    tokio::spawn(server.serve(std::future::pending()));
+    address
+}
+
+pub(crate) fn library(address: SocketAddr, bucket: &str, pair: (&str, &str)) -> AmazonS3 {
+    AmazonS3Builder::new()
+        .with_endpoint(format!("http://{address}"))
+        .with_bucket_name(bucket)
+        .with_region("us-east-1")
+        .with_access_key_id(pair.0)
+        .with_secret_access_key(pair.1)
+        .with_client_options(ClientOptions::new().with_allow_http(true))
+        .with_retry(RetryConfig {
+            max_retries: 0,
+            ..RetryConfig::default()
+        })
+        .build()
+        .unwrap()
+}
+
+/// Bytes that repeat nowhere nearby.
+pub(crate) fn content(length: usize) -> Bytes {
+    store::payload::content(7, 1, length)
+}
+
+/// Sends `request` on a connection of its own; the answer up to its end.
+pub(crate) async fn raw(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A GET with a signature of our own, for what the library does not ask.
+pub(crate) async fn signed_get(address: SocketAddr, path: &str, query: &str) -> String {
+    let now = time::OffsetDateTime::now_utc();
+    let day = format!(
+        "{:04}{:02}{:02}",
+        now.year(),
+        u8::from(now.month()),
+        now.day()
+    );
+    let moment = format!(
+        "{day}T{:02}{:02}{:02}Z",
+        now.hour(),
+        now.minute(),
+        now.second()
+    );
+    let payload = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let names = "host;x-amz-content-sha256;x-amz-date";
+    let request = format!(
+        "GET\n{path}\n{query}\nhost:{address}\nx-amz-content-sha256:{payload}\nx-amz-date:{moment}\n\n{names}\n{payload}"
+    );
+    let scope = format!("{day}/us-east-1/s3/aws4_request");
+    let digest = store::digest::sha256_hex(request.as_bytes());
+    let text = format!("AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}");
+    let mut key = format!("AWS4{}", CLIENT.1).into_bytes();
+    for step in [day.as_str(), "us-east-1", "s3", "aws4_request", &text] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+        mac.update(step.as_bytes());
+        key = mac.finalize().into_bytes().to_vec();
+    }
+    let signature = key
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let head = format!(
+        "GET {path}?{query} HTTP/1.1\r\nhost: {address}\r\nx-amz-date: {moment}\r\n\
+         x-amz-content-sha256: {payload}\r\nauthorization: AWS4-HMAC-SHA256 \
+         Credential={}/{scope}, SignedHeaders={names}, Signature={signature}\r\nconnection: close\r\n\r\n",
+        CLIENT.0
+    );
+    raw(address, head.as_bytes()).await
+}
