@@ -52,8 +52,8 @@ struct State {
     ended: VecDeque<(u64, Connection)>,
     traffic: Past,
     alerts: Alerts,
-    /// Whether the kernel is asked.
-    reading: bool,
+    /// Between the last two readings of the kernel; `None` where it cannot be asked.
+    interval: Option<Duration>,
 }
 
 // === impl Watch ===

@@ -7,25 +7,26 @@ use std::time::Duration;
 use record::page::Severity;
 use sys::sock_diag::{SockDiag, SockDiagError, TcpSocket};
 use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep_until};
 
 use super::past::Point;
 use super::{State, Watch};
 
-/// Between two readings: what changes on a page while somebody looks, and a thousandth of a processor where a
-/// few hundred sockets are listed.
-pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+/// Between two readings at least: what changes on a page while somebody looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A reading takes at most this part of the time, one twentieth of a processor: on a host with very many
+/// sockets it is asked more rarely instead.
+const PART: u32 = 20;
 /// Sockets that are taken in while others wait for the lock: some hundred microseconds.
 const AT_ONCE: usize = 256;
 
 /// Asks for as long as it is polled and somebody holds `watch`.
 async fn keep_reading(watch: Weak<Watch>) {
-    let mut ticks = interval(INTERVAL);
-    // After a pause of the host, one reading tells what lies between.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut due = Instant::now();
     let mut kernel = None;
     loop {
-        ticks.tick().await;
+        sleep_until(due).await;
+        let begun = Instant::now();
         let Some(watch) = watch.upgrade() else {
             return;
         };
@@ -37,6 +38,7 @@ async fn keep_reading(watch: Weak<Watch>) {
             // The runtime is going down.
             Err(_) => return,
         }
+        due = begun + INTERVAL.max(begun.elapsed() * PART);
     }
 }
 
@@ -51,7 +53,7 @@ fn read(watch: &Watch, kernel: Option<SockDiag>) -> Option<SockDiag> {
         }
         Err(error) => {
             let mut state = watch.state();
-            state.reading = false;
+            state.interval = None;
             let text = format!(
                 "what holds connections back is not known: {}",
                 crate::chain(&error)
@@ -96,10 +98,10 @@ fn take_in(watch: &Watch, sockets: Vec<TcpSocket>, now: Duration) {
         }
     }
     let mut state = watch.state();
-    state.reading = true;
     state.alerts.clear("no-readings", "", now);
     let newest = state.traffic.newest();
     all.span = newest.map_or(INTERVAL, |newest| now.saturating_sub(newest.to));
+    state.interval = Some(all.span);
     state.traffic.push(all);
 }
 

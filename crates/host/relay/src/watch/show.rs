@@ -6,7 +6,6 @@ use dash::Question;
 use record::page::{Connections, History, Overview, Sort, VERSION};
 
 use super::connection::Connection;
-use super::reading::INTERVAL;
 use super::{State, Watch};
 
 impl Watch {
@@ -21,7 +20,7 @@ impl Watch {
             host: crate::host::name(),
             started_unix_s: self.started_unix_s,
             at_s,
-            interval_s: state.reading.then_some(INTERVAL.as_secs_f64()),
+            interval_s: state.interval.map(|interval| interval.as_secs_f64()),
             traffic: state.traffic.moments(),
             alerts: state.alerts.list(),
             ..Overview::default()

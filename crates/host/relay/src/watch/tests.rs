@@ -43,7 +43,7 @@ async fn the_kernel_is_asked_about_every_socket_that_was_entered() {
     assert!(up.rtt_s.is_some_and(|rtt| rtt > 0.0));
     assert!(up.congestion_control.is_some());
     let overview = watch.overview();
-    assert_eq!(overview.interval_s, Some(1.0));
+    assert!(overview.interval_s.is_some_and(|interval| interval > 0.5));
     let bits: f64 = overview
         .traffic
         .iter()
