@@ -441,7 +441,8 @@ fn what_netem_cannot_say_is_refused_before_anything_is_built() {
 
 /// What everybody should know who reads a log: past the harness, which keeps what tests print.
 fn tell(line: &str) {
-    writeln!(std::io::stderr(), "{line}").unwrap();
+    let line = format!("{line}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
 #[test]

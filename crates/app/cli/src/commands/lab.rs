@@ -138,9 +138,10 @@ const fn backend(link: LinkBackend) -> Backend {
 
 /// A scenario that asks for too much is its author's to change, all else the machine's.
 fn blame(error: LabError, text: String) -> Failure {
-    let kind = match error {
-        LabError::Beyond { .. } => Kind::Usage,
-        _ => Kind::Environment,
+    let kind = if matches!(error, LabError::Beyond { .. }) {
+        Kind::Usage
+    } else {
+        Kind::Environment
     };
     Failure::new(kind, anyhow::Error::new(error).context(text))
 }

@@ -16,7 +16,10 @@ use crate::output;
 Examples:
   longhaul lab new --list
   longhaul lab new office --network transatlantic > office.toml
-  longhaul lab new backup --network leo --workload upload,replicate > backup.toml")]
+  longhaul lab new backup --network leo --workload upload,replicate > backup.toml
+
+From a capture instead, with the path and the transfers that it shows:
+  longhaul explain slow.pcapng --emit-scenario slow.toml")]
 pub(crate) struct LabNew {
     /// Name of the scenario: letters, digits, `-`, `_` and `.`.
     #[arg(value_name = "NAME", required_unless_present = "list")]
