@@ -10,6 +10,7 @@ use crate::cubic::Cubic;
 use crate::fixed::Fixed;
 use crate::high_speed::HighSpeed;
 use crate::new_reno::NewReno;
+use crate::tuning::Tuning;
 use crate::westwood::WestwoodPlus;
 
 /// A congestion control algorithm by name.
@@ -56,13 +57,41 @@ pub struct Parameters {
     pub paced: bool,
     /// Decides what an algorithm draws by lot (BBR's first phase).
     pub seed: u64,
+    /// What of the algorithm differs from its defaults.
+    pub tuning: Tuning,
 }
 
-/// A name is not an algorithm's.
+/// A text is not an algorithm, or not one with these parameters.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ParseAlgorithmError {
-    /// What was read.
-    pub input: String,
+pub enum ParseAlgorithmError {
+    /// There is no algorithm of this name.
+    Name {
+        /// What was read.
+        input: String,
+    },
+    /// Parameters are not written as they should be.
+    Form {
+        /// What was read.
+        input: String,
+    },
+    /// The algorithm has no such parameter.
+    Parameter {
+        /// The algorithm.
+        algorithm: Algorithm,
+        /// What was read.
+        name: String,
+        /// Those that it has, for people.
+        known: &'static str,
+    },
+    /// A parameter can't have this value.
+    Value {
+        /// The parameter.
+        parameter: String,
+        /// What was read.
+        value: String,
+        /// What is allowed, for people.
+        range: &'static str,
+    },
 }
 
 // === impl Algorithm ===
@@ -122,7 +151,7 @@ impl FromStr for Algorithm {
         ];
         ALL.into_iter()
             .find(|algorithm| algorithm.as_str() == text)
-            .ok_or_else(|| ParseAlgorithmError { input: text.into() })
+            .ok_or_else(|| ParseAlgorithmError::Name { input: text.into() })
     }
 }
 
@@ -130,12 +159,31 @@ impl FromStr for Algorithm {
 
 impl fmt::Display for ParseAlgorithmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a congestion control; choose `reno`, `cubic`, `cubic-hystart++`, \
-             `cubic-without-hystart`, `highspeed`, `westwood`, `bbr`, `bbr3` or `none`",
-            self.input
-        )
+        match self {
+            Self::Name { input } => write!(
+                f,
+                "`{input}` is not a congestion control; choose `reno`, `cubic`, `cubic-hystart++`, \
+                 `cubic-without-hystart`, `highspeed`, `westwood`, `bbr`, `bbr3` or `none`"
+            ),
+            Self::Form { input } => write!(
+                f,
+                "`{input}` lacks a closing parenthesis or has a parameter that is not NAME=VALUE; write \
+                 `cubic(beta=0.8, c=0.6)`"
+            ),
+            Self::Parameter {
+                algorithm,
+                name,
+                known,
+            } => write!(
+                f,
+                "`{algorithm}` has no parameter `{name}`; those it has: {known}"
+            ),
+            Self::Value {
+                parameter,
+                value,
+                range,
+            } => write!(f, "`{parameter}` can't be `{value}`; it is {range}"),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use units::{Rate, Time};
 use crate::algorithm::Parameters;
 use crate::bbr3::cycle::{Cycle, Phase};
 use crate::bbr3::model::Model;
-use crate::pacing::{UNIT, initial_pacing};
+use crate::pacing::{Gains, UNIT, initial_pacing};
 use crate::window::narrow;
 use crate::{Acknowledgement, Controller};
 
@@ -21,6 +21,8 @@ use crate::{Acknowledgement, Controller};
 #[derive(Debug)]
 pub(crate) struct Bbr3 {
     mss: u32,
+    gains: Gains,
+    probe_rtt_time: Duration,
     initial: u32,
     cwnd: u32,
     prior_cwnd: u32,
@@ -63,7 +65,6 @@ struct Undo {
 /// 4 ln 2 = 2.773: the least that doubles the rate each round trip.
 const STARTUP_GAIN: u64 = UNIT * 2773 / 1000;
 const DRAIN_GAIN: u64 = UNIT / 2;
-const CWND_GAIN: u64 = 2 * UNIT;
 /// Segments with which ACKs keep coming whatever the receiver delays.
 const MIN_CWND: u32 = 4;
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
@@ -77,12 +78,21 @@ const MARGIN_PERCENT: u64 = 1;
 impl Bbr3 {
     pub(crate) fn new(parameters: &Parameters) -> Self {
         let cwnd = parameters.initial_cwnd.max(1);
+        let tuning = &parameters.tuning;
+        let gains = Gains::new(tuning, STARTUP_GAIN);
         Self {
             mss: parameters.mss.max(1),
+            gains,
+            probe_rtt_time: tuning.probe_rtt_time.unwrap_or(PROBE_RTT_TIME),
             initial: cwnd,
             cwnd,
             prior_cwnd: 0,
-            pacing: initial_pacing(cwnd, parameters.mss, Duration::from_millis(1), STARTUP_GAIN),
+            pacing: initial_pacing(
+                cwnd,
+                parameters.mss,
+                Duration::from_millis(1),
+                gains.startup,
+            ),
             model: Model::default(),
             cycle: Cycle::new(parameters.seed),
             full: FullPipe::default(),
@@ -250,7 +260,7 @@ impl Bbr3 {
         if self.cycle.phase == Phase::ProbeRtt {
             match self.probe_rtt.ends_at {
                 None if ack.in_flight <= self.probe_rtt_cwnd() => {
-                    self.probe_rtt.ends_at = Some(ack.now + PROBE_RTT_TIME);
+                    self.probe_rtt.ends_at = Some(ack.now + self.probe_rtt_time);
                     self.model.start_round();
                 }
                 None => {}
@@ -295,7 +305,7 @@ impl Bbr3 {
     }
 
     fn update_pacing(&mut self) {
-        let rate = self.paced(self.cycle.phase.pacing_gain());
+        let rate = self.paced(self.cycle.phase.pacing_gain(self.gains));
         if rate.bits_per_s() > 0 && (self.full.reached || rate > self.pacing) {
             self.pacing = rate;
         }
@@ -308,7 +318,7 @@ impl Bbr3 {
     }
 
     fn update_cwnd(&mut self, ack: &Acknowledgement) {
-        let target = self.product(self.cycle.phase.cwnd_gain());
+        let target = self.product(self.cycle.phase.cwnd_gain(self.gains));
         let most = self.with_budget(target.saturating_add(self.model.extra(self.full.reached)));
         let grown = self.cwnd.saturating_add(ack.delivered);
         if self.full.reached {
@@ -345,7 +355,7 @@ impl Controller for Bbr3 {
         if !self.model.has_rtt()
             && let Some(rtt) = ack.rtt
         {
-            self.pacing = initial_pacing(self.cwnd, self.mss, rtt, STARTUP_GAIN);
+            self.pacing = initial_pacing(self.cwnd, self.mss, rtt, self.gains.startup);
         }
         self.model.update(ack, self.cwnd, self.cycle.phase.probes());
         if self.model.round_started {
@@ -414,5 +424,10 @@ impl Controller for Bbr3 {
 
     fn shapes_recovery(&self) -> bool {
         true
+    }
+
+    /// More than others, because it sends on while repairs are under way (`bbr_sndbuf_expand`).
+    fn buffered_windows(&self) -> u32 {
+        3
     }
 }

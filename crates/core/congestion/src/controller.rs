@@ -59,6 +59,12 @@ pub trait Controller: fmt::Debug + Send {
         false
     }
 
+    /// How many windows the host should buffer for sending (`sndbuf_expand`): what is in flight, and as
+    /// much again for the time in which it is repaired.
+    fn buffered_windows(&self) -> u32 {
+        2
+    }
+
     /// Whether the window is below the threshold.
     fn in_slow_start(&self) -> bool {
         self.cwnd() < self.ssthresh()

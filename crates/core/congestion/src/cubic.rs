@@ -12,6 +12,7 @@ use crate::{Acknowledgement, Controller};
 #[derive(Debug)]
 pub(crate) struct Cubic {
     window: Window,
+    curve: Curve,
     detector: Detector,
     /// The conservative phase's growth, in quarters of a segment.
     quarters: u32,
@@ -30,6 +31,7 @@ pub(crate) struct Cubic {
 /// A stage of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
+    curve: Curve,
     started_at: Time,
     /// K, in 1/1024 s.
     k: u64,
@@ -39,14 +41,18 @@ struct Epoch {
     reno_credit: u32,
 }
 
+/// The two numbers that make the curve, in 1024ths.
+#[derive(Clone, Copy, Debug)]
+struct Curve {
+    beta: u64,
+    c: u64,
+}
+
 // RFC 9438 section 4.6 asks that beta_cubic be set to 0.7.
-const BETA: u64 = 717;
+const BETA: u32 = 717;
 /// C = 410 / 1024 = 0.4 segments per cubic second (RFC 9438 section 5).
-const C: u64 = 410;
+const C: u32 = 410;
 const SCALE: u64 = 1024;
-/// alpha of the Reno-friendly region, as segments delivered per window and per segment of growth:
-/// (1 + beta) / (3 (1 - beta)) = 1.89, in eighths (`beta_scale`).
-const RENO_EIGHTHS: u64 = 8 * (SCALE + BETA) / 3 / (SCALE - BETA);
 
 // === impl Cubic ===
 
@@ -59,6 +65,10 @@ impl Cubic {
         };
         Self {
             window: Window::new(parameters),
+            curve: Curve {
+                beta: parameters.tuning.beta.unwrap_or(BETA).into(),
+                c: parameters.tuning.c.unwrap_or(C).max(1).into(),
+            },
             detector,
             quarters: 0,
             min_rtt: None,
@@ -96,10 +106,10 @@ impl Cubic {
         }
         self.updated_cwnd = cwnd;
         self.updated_at = now;
-        let last_max = self.last_max;
+        let (last_max, curve) = (self.last_max, self.curve);
         let epoch = self
             .epoch
-            .get_or_insert_with(|| Epoch::new(now, cwnd, last_max, delivered));
+            .get_or_insert_with(|| Epoch::new(curve, now, cwnd, last_max, delivered));
 
         // RFC 9438 section 4.2, figure 1: W_cubic(t) is C times the cube of (t - K), plus W_max.
         // The target is that of one RTT ahead, as section 4.2 asks: t is advanced by the smallest RTT.
@@ -127,11 +137,11 @@ impl Cubic {
         let cwnd = u64::from(self.window.cwnd);
         self.last_max = if self.window.cwnd < self.last_max {
             // Fast convergence, RFC 9438 section 4.7: W_max becomes cwnd * (1 + beta_cubic) / 2.
-            narrow(cwnd * (SCALE + BETA) / (2 * SCALE))
+            narrow(cwnd * (SCALE + self.curve.beta) / (2 * SCALE))
         } else {
             self.window.cwnd
         };
-        narrow(cwnd * BETA / SCALE)
+        narrow(cwnd * self.curve.beta / SCALE)
     }
 }
 
@@ -217,18 +227,29 @@ impl Controller for Cubic {
     }
 }
 
+// === impl Curve ===
+
+impl Curve {
+    /// alpha of the Reno-friendly region, as segments delivered per window and per segment of growth:
+    /// (1 + beta) / (3 (1 - beta)), 1.89 by default, in eighths (`beta_scale`).
+    const fn reno_eighths(self) -> u64 {
+        8 * (SCALE + self.beta) / 3 / (SCALE - self.beta)
+    }
+}
+
 // === impl Epoch ===
 
 impl Epoch {
-    fn new(now: Time, cwnd: u32, last_max: u32, delivered: u32) -> Self {
+    fn new(curve: Curve, now: Time, cwnd: u32, last_max: u32, delivered: u32) -> Self {
         let missing = last_max.saturating_sub(cwnd);
         //= https://www.rfc-editor.org/rfc/rfc9438#section-4.2
         //# _K_ is the time period that the above function takes to increase the
         //# congestion window size at the beginning of the current congestion
         //# avoidance stage to _W_max_
         // K^3 = (W_max - cwnd) / C in s^3, that is 2^30 times more in (1/1024 s)^3.
-        let cube = (u128::from(missing) << 30) * u128::from(SCALE) / u128::from(C);
+        let cube = (u128::from(missing) << 30) * u128::from(SCALE) / u128::from(curve.c);
         Self {
+            curve,
             started_at: now,
             k: cube_root(cube),
             origin: last_max.max(cwnd),
@@ -241,7 +262,7 @@ impl Epoch {
     fn target(&self, t: u64) -> u32 {
         // Half an hour without a loss is beyond any window that fits.
         let distance = u128::from(t.abs_diff(self.k).min(1 << 21));
-        let delta = (u128::from(C) * distance * distance * distance) >> 40;
+        let delta = (u128::from(self.curve.c) * distance * distance * distance) >> 40;
         let delta = u32::try_from(delta).unwrap_or(u32::MAX);
         if t < self.k {
             self.origin.saturating_sub(delta)
@@ -252,7 +273,7 @@ impl Epoch {
 
     /// Growth that keeps up with `NewReno` (RFC 9438 section 4.3), where that is faster.
     fn reno_per(&mut self, cwnd: u32) -> Option<u32> {
-        let per = narrow(u64::from(cwnd) * RENO_EIGHTHS / 8).max(1);
+        let per = narrow(u64::from(cwnd) * self.curve.reno_eighths() / 8).max(1);
         let grown = self.reno_credit / per;
         self.reno = self.reno.saturating_add(grown);
         self.reno_credit %= per;
@@ -281,6 +302,10 @@ fn cube_root(value: u128) -> u64 {
 
 #[cfg(test)]
 pub(crate) fn k_seconds(w_max: u32, cwnd: u32) -> f64 {
-    let epoch = Epoch::new(Time::ZERO, cwnd, w_max, 0);
+    let curve = Curve {
+        beta: BETA.into(),
+        c: C.into(),
+    };
+    let epoch = Epoch::new(curve, Time::ZERO, cwnd, w_max, 0);
     f64::from(narrow(epoch.k)) / 1024.0
 }

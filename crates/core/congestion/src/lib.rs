@@ -37,8 +37,10 @@ mod new_reno;
 mod pacing;
 #[cfg(test)]
 mod tests;
+mod tuning;
 mod westwood;
 mod window;
 
 pub use algorithm::{Algorithm, Parameters, ParseAlgorithmError, SlowStart};
 pub use controller::{Acknowledgement, Controller, DeliveryRate};
+pub use tuning::{Choice, Tuning};

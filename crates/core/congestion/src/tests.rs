@@ -4,12 +4,16 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 use std::boxed::Box;
+use std::format;
 use std::string::ToString;
 use std::vec::Vec;
 use units::Time;
 
 use crate::algorithm::SlowStart::{HyStart, HyStartPlusPlus, Standard};
-use crate::{Acknowledgement, Algorithm, Controller, DeliveryRate, Parameters, cubic, high_speed};
+use crate::{
+    Acknowledgement, Algorithm, Choice, Controller, DeliveryRate, Parameters, Tuning, cubic,
+    high_speed,
+};
 
 const ALL: [Algorithm; 9] = [
     Algorithm::NewReno,
@@ -30,6 +34,7 @@ fn start(algorithm: Algorithm, cwnd: u32, ssthresh: Option<u32>) -> Box<dyn Cont
         mss: 1448,
         paced: false,
         seed: 1,
+        tuning: Tuning::default(),
     })
 }
 
@@ -535,4 +540,66 @@ proptest! {
             prop_assert!(controller.ssthresh() >= 1, "{algorithm}");
         }
     }
+}
+
+#[test]
+fn parameters_change_what_they_are_said_to_change() {
+    let tuned = |text: &str| {
+        let choice: Choice = text.parse().unwrap();
+        choice.algorithm.start(&Parameters {
+            initial_cwnd: 100,
+            initial_ssthresh: Some(100),
+            mss: 1448,
+            paced: false,
+            seed: 1,
+            tuning: choice.tuning,
+        })
+    };
+    // The share that is kept after a loss.
+    for (text, kept) in [
+        ("cubic", 70),
+        ("cubic(beta=0.9)", 90),
+        ("cubic(beta=0.5)", 50),
+    ] {
+        let mut cubic = tuned(text);
+        cubic.on_congestion_event(Time::from_millis(100), 100);
+        assert_eq!(cubic.ssthresh(), kept, "{text}");
+    }
+    // The initial rate of BBR, and with a larger gain more of it.
+    let pace = |text: &str| tuned(text).pacing_rate().unwrap().bits_per_s();
+    for version in ["bbr", "bbr3"] {
+        let double = pace(&format!("{version}(startup-gain=4)"));
+        let once = pace(&format!("{version}(startup-gain=2)"));
+        assert_eq!(double, 2 * once, "{version}");
+    }
+}
+
+#[test]
+fn a_steeper_curve_is_back_at_the_old_window_sooner() {
+    // After a loss at 400 segments, over 100 ms: K is the cube root of (400 - 280) / C seconds.
+    let seconds_to = |text: &str| {
+        let choice: Choice = text.parse().unwrap();
+        let mut cubic = choice.algorithm.start(&Parameters {
+            initial_cwnd: 400,
+            initial_ssthresh: Some(400),
+            mss: 1448,
+            paced: false,
+            seed: 1,
+            tuning: choice.tuning,
+        });
+        let mut rounds = Rounds::new(Duration::from_millis(100));
+        cubic.on_congestion_event(rounds.now, 400);
+        cubic.on_recovery_end(rounds.now);
+        let begun = rounds.now;
+        while cubic.cwnd() < 395 {
+            rounds.run(cubic.as_mut());
+        }
+        rounds.now.since(begun).as_secs_f64()
+    };
+    let (usual, steep) = (seconds_to("cubic"), seconds_to("cubic(c=3.2)"));
+    // Eight times C halves K.
+    assert!(
+        (1.6..2.4).contains(&(usual / steep)),
+        "{usual} s, {steep} s"
+    );
 }

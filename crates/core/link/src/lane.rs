@@ -182,7 +182,8 @@ impl<T: Clone> Lane<T> {
     }
 
     /// Lets the bottleneck do everything that it did up to `now`, each at its own time.
-    fn advance(&mut self, now: Time) {
+    #[inline]
+    pub(crate) fn advance(&mut self, now: Time) {
         while let Some(start_at) = self.departure_at().filter(|&at| at <= now) {
             self.depart(start_at);
         }

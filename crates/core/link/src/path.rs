@@ -52,12 +52,26 @@ impl<T: Clone> Path<T> {
     #[inline]
     pub fn poll(&mut self, now: Time) -> Option<Delivery<T>> {
         // Once in each direction; a lane that moves on within the first poll may be due in the second.
-        let [first, second] = if self.backward.due_at() < self.forward.due_at() {
+        let (forward, backward) = (self.forward.due_at(), self.backward.due_at());
+        if forward.min(backward) > now {
+            // Most calls are the last of a row. What waits moves on all the same.
+            self.catch_up(now);
+            return None;
+        }
+        let [first, second] = if backward < forward {
             [&mut self.backward, &mut self.forward]
         } else {
             [&mut self.forward, &mut self.backward]
         };
         first.poll(now).or_else(|| second.poll(now))
+    }
+
+    /// Lets the bottlenecks do what they did up to `now`, so that [`queued_bytes`](Self::queued_bytes) tells
+    /// of that moment.
+    #[inline]
+    pub fn catch_up(&mut self, now: Time) {
+        self.forward.advance(now);
+        self.backward.advance(now);
     }
 
     /// The moment before which nothing more will arrive; `None` when the path is empty. What is due then
@@ -71,7 +85,7 @@ impl<T: Clone> Path<T> {
     }
 
     /// IP bytes that wait for the bottleneck of `direction` since the path was last offered or polled
-    /// something; cheap enough to be asked after every packet, unlike [`counters`](Self::counters).
+    /// something, or caught up; cheap enough to be asked after every packet, unlike [`counters`](Self::counters).
     #[must_use]
     pub const fn queued_bytes(&self, direction: Direction) -> Bytes {
         match direction {

@@ -25,7 +25,8 @@ pub enum HostName {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Host {
-    /// Congestion control of its default route.
+    /// Congestion control of its default route; on our own TCP also with parameters, as in
+    /// `cubic(beta=0.8, c=0.6)` or `bbr(cwnd-gain=2.5)`.
     pub congestion_control: Option<String>,
     /// sysctls of its namespace, such as `"net.ipv4.tcp_slow_start_after_idle" = "0"`.
     pub sysctls: BTreeMap<String, String>,
@@ -159,6 +160,13 @@ impl Host {
                 ("tcp.initial-ssthresh", tcp.initial_ssthresh.is_some()),
                 ("tcp.pacing", tcp.pacing.is_some()),
                 ("tcp.delayed-ack", tcp.delayed_ack.is_some()),
+                // Parameters of an algorithm, as in `cubic(beta=0.8)`.
+                (
+                    "congestion-control",
+                    self.congestion_control
+                        .as_ref()
+                        .is_some_and(|name| name.contains('(')),
+                ),
             ];
             for (field, _) in beyond.into_iter().filter(|(_, set)| *set) {
                 let message =

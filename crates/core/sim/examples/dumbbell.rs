@@ -16,6 +16,7 @@ use std::error::Error;
 use std::str::FromStr;
 use std::time::Duration;
 
+use congestion::Choice;
 use link::{LossSpec, PathSpec};
 use longhaul_sim::{ConnectionId, Side, World};
 use tcp::{Config, Event, ReceiveBuffer};
@@ -93,8 +94,10 @@ impl Dumbbell {
         if let Some(loss) = loss.filter(|loss| *loss != LossRate::ZERO) {
             path.forward.loss = LossSpec::Bernoulli(loss);
         }
+        let choice: Choice = settings.wanted::<String>("algorithm")?.parse()?;
         let near = Config {
-            algorithm: settings.wanted::<String>("algorithm")?.parse()?,
+            algorithm: choice.algorithm,
+            tuning: choice.tuning,
             send_buffer: Bytes::mib(512),
             initial_ssthresh: settings.optional("ssthresh")?.map(Bytes::new),
             ..Config::linux()

@@ -1,6 +1,6 @@
 //! From a scenario's hosts to endpoints.
 
-use congestion::Algorithm;
+use congestion::Choice;
 use scenario::{Host, HostName, Relay, TcpKnobs, Threshold};
 use tcp::{AckPolicy, Config, Pacing, ReceiveBuffer};
 use units::Bytes;
@@ -20,20 +20,21 @@ pub(crate) fn host(host: &Host, name: HostName) -> Result<SimulatedHost, Simulat
         config: Config {
             // Clients and servers of HTTP set TCP_NODELAY.
             nagle: false,
+            send_buffer_grows: true,
             ..Config::linux()
         },
         ignored: Vec::new(),
     };
     if let Some(profile) = &host.profile {
         let profiled = profile::builtin::find(profile);
-        if let Some(algorithm) = profiled.and_then(|profile| known(&profile.congestion_control)) {
-            simulated.config.algorithm = algorithm;
+        if let Some(choice) = profiled.and_then(|profile| known(&profile.congestion_control)) {
+            choose(&mut simulated.config, choice);
         }
         let rest = format!("profile {profile} beyond its congestion control");
         simulated.ignored.push(rest);
     }
     if let Some(algorithm) = &host.congestion_control {
-        simulated.config.algorithm = algorithm_of(algorithm, name)?;
+        choose(&mut simulated.config, algorithm_of(algorithm, name)?);
     }
     for (key, value) in &host.sysctls {
         let applied =
@@ -63,17 +64,24 @@ pub(crate) fn of_relay(
     ] {
         // The first of its algorithms that is simulated; scenarios name only built-in profiles.
         let profile = profile.as_deref().and_then(profile::builtin::find);
-        let algorithm = profile.and_then(|profile| known(&profile.congestion_control));
-        side.algorithm = algorithm.unwrap_or(side.algorithm);
+        if let Some(choice) = profile.and_then(|profile| known(&profile.congestion_control)) {
+            choose(side, choice);
+        }
     }
     if let Some(name) = &relay.congestion_control {
-        towards_origin.algorithm = algorithm_of(name, host)?;
+        choose(&mut towards_origin, algorithm_of(name, host)?);
     }
     Ok((towards_client, towards_origin))
 }
 
-/// The algorithm of this name on `host`.
-pub(crate) fn algorithm_of(name: &str, host: HostName) -> Result<Algorithm, SimulateError> {
+/// Uses an algorithm with its parameters.
+pub(crate) const fn choose(config: &mut Config, choice: Choice) {
+    config.algorithm = choice.algorithm;
+    config.tuning = choice.tuning;
+}
+
+/// The algorithm of this name on `host`, with the parameters that stand behind it.
+pub(crate) fn algorithm_of(name: &str, host: HostName) -> Result<Choice, SimulateError> {
     name.parse()
         .map_err(|source| SimulateError::CongestionControl {
             host: host.as_str(),
@@ -82,7 +90,7 @@ pub(crate) fn algorithm_of(name: &str, host: HostName) -> Result<Algorithm, Simu
 }
 
 /// The first of a profile's algorithms that is simulated.
-fn known(names: &[String]) -> Option<Algorithm> {
+fn known(names: &[String]) -> Option<Choice> {
     names.iter().find_map(|name| name.parse().ok())
 }
 
@@ -94,7 +102,10 @@ fn turn(config: &mut Config, knobs: &TcpKnobs) {
     set(&mut config.timestamps, knobs.timestamps);
     config.initial_cwnd = knobs.initial_cwnd.unwrap_or(config.initial_cwnd);
     config.mss = knobs.mss.unwrap_or(config.mss);
-    config.send_buffer = knobs.send_buffer.unwrap_or(config.send_buffer);
+    if let Some(buffer) = knobs.send_buffer {
+        config.send_buffer = buffer;
+        config.send_buffer_grows = false;
+    }
     match knobs.initial_ssthresh {
         None => {}
         Some(Threshold::Infinite) => config.initial_ssthresh = None,
@@ -123,7 +134,7 @@ fn apply(config: &mut Config, key: &str, value: &str) -> Option<bool> {
         "tcp_sack" => config.sack = flag()?,
         "tcp_timestamps" => config.timestamps = flag()?,
         "tcp_window_scaling" => config.window_scaling = flag()?,
-        "tcp_congestion_control" => config.algorithm = value.trim().parse().ok()?,
+        "tcp_congestion_control" => choose(config, value.parse().ok()?),
         "tcp_rmem" => {
             let [_, default, max] = triple(value)?;
             // Half of a buffer counts as payload; the default may lie above the maximum.

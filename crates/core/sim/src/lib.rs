@@ -13,6 +13,7 @@ mod experiment;
 mod hosts;
 mod http;
 mod lanes;
+mod packet;
 mod pcap;
 #[cfg(test)]
 mod tests;

@@ -159,6 +159,18 @@ impl Trials {
 // === impl Trial ===
 
 impl Trial {
+    /// What is tried; `None` where it is today's state.
+    #[must_use]
+    pub fn remedy(&self) -> Option<RemedyName> {
+        self.remedy.as_ref().map(|(name, _)| *name)
+    }
+
+    /// What exactly is different from today, for people.
+    #[must_use]
+    pub fn change(&self) -> Option<&str> {
+        self.remedy.as_ref().map(|(_, change)| change.as_str())
+    }
+
     /// What is tried, for people who wait for it.
     #[must_use]
     pub fn label(&self) -> String {

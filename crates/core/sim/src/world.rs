@@ -7,6 +7,7 @@ use tcp::{Config, Connection, EcnCodepoint, Event, Hold, Output, Segment, Sender
 use units::{Bytes, Rate, SeqNum, Time};
 
 use crate::account::Account;
+use crate::packet::Packet;
 use crate::watch::Watch;
 
 /// Endpoints, the paths between them, and the time.
@@ -92,12 +93,6 @@ struct Road {
     product: u64,
     /// Bytes by which its IP header is larger than that of IPv4.
     larger_header: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Packet {
-    to: usize,
-    segment: Segment,
 }
 
 #[derive(Debug)]
@@ -376,17 +371,21 @@ impl World {
         self.now = self.now.max(at);
     }
 
-    /// Looks as often as the watch wants to up to `at`: nothing has happened since the last event.
+    /// Looks as often as the watch wants to up to `at`: at the ends nothing has happened since the last
+    /// event, the queue has gone on draining.
     #[cold]
     fn look(&mut self, at: Time) {
         let Some(mut watched) = self.watch.take() else {
             return;
         };
-        let queue = watched.ends.first().map_or(Bytes::ZERO, |&end| {
-            let end = &self.ends[end];
-            self.paths[end.path].path.queued_bytes(end.direction)
-        });
         while watched.watch.next_at() <= at {
+            let moment = watched.watch.next_at();
+            let queue = watched.ends.first().map_or(Bytes::ZERO, |&end| {
+                let end = &self.ends[end];
+                let path = &mut self.paths[end.path].path;
+                path.catch_up(moment);
+                path.queued_bytes(end.direction)
+            });
             watched.watch.look(self.views(&watched.ends), queue);
         }
         self.look_at = watched.watch.next_at();
@@ -402,11 +401,12 @@ impl World {
         let now = self.now;
         while let Some(delivery) = self.paths[path].path.poll(now) {
             self.delivered += 1;
-            let Packet { to, mut segment } = delivery.payload;
             if delivery.corruption.is_some() {
                 // Its receiver's checksum tells, and nobody else.
                 continue;
             }
+            let to = delivery.payload.to;
+            let mut segment = delivery.payload.segment();
             if delivery.marked {
                 segment.ecn = EcnCodepoint::Ce;
             }
@@ -427,6 +427,10 @@ impl World {
                 end.connection = Connection::accept(config, now, &segment, end.iss);
             }
             self.drain(to);
+            let due_at = self.paths[path].path.next_at();
+            if due_at.is_none_or(|at| at > now) {
+                return;
+            }
         }
     }
 
@@ -467,15 +471,11 @@ impl World {
                             segment,
                         });
                     }
-                    let packet = Packet {
-                        to: number ^ 1,
-                        segment,
-                    };
                     let road = &mut self.paths[end.path];
                     let item = Item {
                         segments: Segments::single(segment.ipv4_len() + road.larger_header)
                             .with_ecn(Ecn::from_bits(segment.ecn.bits())),
-                        payload: packet,
+                        payload: Packet::new(number ^ 1, &segment),
                     };
                     road.path.offer(now, end.direction, item);
                 }

@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use congestion::{Algorithm, SlowStart};
+use congestion::{Algorithm, SlowStart, Tuning};
 use units::{Bytes, Rate};
 
 /// How an endpoint behaves. [`Config::linux`] is a Linux host of 2025; [`Config::old`] a stack of the
@@ -24,8 +24,12 @@ pub struct Config {
     pub sack: bool,
     /// What the peer may send ahead.
     pub receive_buffer: ReceiveBuffer,
-    /// Bytes that [`write`](crate::Connection::write) accepts beyond what is acknowledged.
+    /// Bytes that [`write`](crate::Connection::write) accepts beyond what is acknowledged, at most.
     pub send_buffer: Bytes,
+    /// Whether the send buffer begins with what twice the initial window takes and grows with the window
+    /// (Linux `tcp_sndbuf_expand`), or has its size from the start. An application that meets a short
+    /// buffer writes the rest of an object a round trip later.
+    pub send_buffer_grows: bool,
     /// Initial window in segments (RFC 6928: 10).
     pub initial_cwnd: u32,
     /// Initial slow-start threshold in bytes; arbitrarily high where absent (RFC 5681 section 3.1).
@@ -74,6 +78,8 @@ pub struct Config {
     pub syn_retries: u32,
     /// How long the side that closed first remembers the connection: 2 MSL (Linux: 60 s).
     pub time_wait: Duration,
+    /// Parameters of the congestion control that differ from its defaults.
+    pub tuning: Tuning,
     /// What is drawn by lot inside the congestion control.
     pub seed: u64,
 }
@@ -169,6 +175,7 @@ impl Config {
                 max: Bytes::mib(16),
             },
             send_buffer: Bytes::mib(4),
+            send_buffer_grows: false,
             initial_cwnd: 10,
             initial_ssthresh: None,
             algorithm: Algorithm::Cubic(SlowStart::HyStart),
@@ -194,6 +201,7 @@ impl Config {
             retries: 15,
             syn_retries: 6,
             time_wait: Duration::from_mins(1),
+            tuning: Tuning::default(),
             seed: 0,
         }
     }

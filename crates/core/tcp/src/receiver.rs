@@ -171,7 +171,10 @@ impl Receiver {
                 skip: narrow(wanted.start - start),
                 len: narrow(wanted.end - wanted.start),
             });
-            self.mss = self.mss.max(len);
+            if len > self.mss {
+                self.mss = len;
+                self.tuning.measure_segment(len);
+            }
             if wanted.start == self.next {
                 self.advance(wanted.end);
             } else {
@@ -218,10 +221,11 @@ impl Receiver {
         taken
     }
 
-    /// A segment of the peer's largest size echoes a time of ours: so long takes the round trip.
-    pub(crate) fn sample_rtt(&mut self, len: u32, rtt: Duration) {
+    /// A segment of `len` bytes echoes a time of ours; one of the peer's largest size tells how long the
+    /// round trip takes.
+    pub(crate) fn sample_rtt(&mut self, now: Time, len: u32, echoed: Time) {
         if len >= self.mss && len > 0 {
-            self.tuning.sample_rtt(rtt);
+            self.tuning.sample_rtt(now, echoed, self.readable() > 0);
         }
     }
 
@@ -232,7 +236,8 @@ impl Receiver {
             return 0;
         }
         self.read_to += count;
-        self.tuning.on_read(now, self.read_to, self.extent());
+        let (unread, extent) = (self.readable(), self.extent());
+        self.tuning.on_read(now, self.read_to, unread, extent);
         let waiting = self.next - self.acknowledged;
         if self.readable() == 0 {
             self.acks.on_drained(waiting, self.mss);

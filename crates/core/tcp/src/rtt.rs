@@ -22,6 +22,9 @@ const MAX_RTO: Duration = Duration::from_mins(2);
 /// `tcp_min_rtt_wlen`.
 const MIN_WINDOW: Duration = Duration::from_mins(5);
 
+/// 36 years: longer than any round trip, short enough to be multiplied by seven.
+const MOST_NANOS: u64 = u64::MAX / 16;
+
 // === impl RttEstimator ===
 
 impl RttEstimator {
@@ -89,8 +92,10 @@ impl RttEstimator {
                 //= https://www.rfc-editor.org/rfc/rfc6298#section-2
                 //# RTTVAR <- (1 - beta) * RTTVAR + beta * |SRTT - R'|
                 //# SRTT <- (1 - alpha) * SRTT + alpha * R'
-                self.variation = self.variation * 3 / 4 + smoothed.abs_diff(rtt) / 4;
-                smoothed * 7 / 8 + rtt / 8
+                let (old, new) = (nanos(smoothed), nanos(rtt));
+                let variation = nanos(self.variation) * 3 / 4 + old.abs_diff(new) / 4;
+                self.variation = Duration::from_nanos(variation);
+                Duration::from_nanos(old * 7 / 8 + new / 8)
             }
         };
         self.smoothed = Some(smoothed);
@@ -99,4 +104,10 @@ impl RttEstimator {
         self.rto = smoothed + (self.variation * 4).max(self.floor);
         self.backoff = 0;
     }
+}
+
+/// Whole numbers are several times faster to average than `Duration`s, which count in two parts. Bounded,
+/// so that sums of a few cannot overflow.
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).map_or(MOST_NANOS, |nanos| nanos.min(MOST_NANOS))
 }

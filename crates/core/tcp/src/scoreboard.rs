@@ -203,7 +203,7 @@ impl Scoreboard {
         let highest = self.highest_sacked();
         let before = self.sacked.clone_overlapping(&range);
         let merged = self.sacked.insert(range.clone());
-        let mut index = self.sent.partition_point(|sent| sent.end() <= range.start);
+        let mut index = self.index_beyond(range.start);
         while let Some(sent) = self.sent.get_mut(index) {
             if sent.start >= range.end {
                 break;
@@ -211,7 +211,7 @@ impl Scoreboard {
             // Jump over what earlier blocks reported already.
             if let Some(known) = before.as_ref().filter(|known| known.contains(&sent.start)) {
                 let end = known.end.min(range.end);
-                let next = self.sent.partition_point(|sent| sent.end() <= end);
+                let next = self.index_beyond(end);
                 if next > index {
                     index = next;
                     continue;
@@ -232,6 +232,20 @@ impl Scoreboard {
             }
             index += 1;
         }
+    }
+
+    /// Where the first segment stands that reaches beyond `offset`; the length, where none does.
+    fn index_beyond(&self, offset: u64) -> usize {
+        // Nearly all segments are equally long: a good guess saves a search through memory that is cold.
+        if let Some(first) = self.sent.front().filter(|first| first.len > 0) {
+            let guess = offset.saturating_sub(first.start) / u64::from(first.len);
+            let guess = usize::try_from(guess).unwrap_or(usize::MAX);
+            let holds = |sent: &Sent| sent.start <= offset && offset < sent.end();
+            if self.sent.get(guess).is_some_and(holds) {
+                return guess;
+            }
+        }
+        self.sent.partition_point(|sent| sent.end() <= offset)
     }
 
     /// Marks what was sent so long before the newest delivered transmission that it must be lost

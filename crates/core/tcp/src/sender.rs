@@ -46,6 +46,8 @@ pub(crate) struct Sender {
     /// Whether a FIN follows what was written.
     closing: bool,
     refused: bool,
+    /// What may be written beyond what is acknowledged, at this moment.
+    send_buffer: u64,
     /// End of the last segment sent short of the MSS.
     short_end: u64,
     window: Window,
@@ -159,12 +161,15 @@ pub(crate) struct Fragment {
     pub(crate) reduced: bool,
 }
 
+/// `TCP_INIT_CWND`: a send buffer holds twice as many segments at least.
+const LEAST_BUFFERED: u32 = 10;
+
 // === impl Sender ===
 
 impl Sender {
     pub(crate) fn new(config: &Config) -> Self {
         let mss = u32::from(config.mss);
-        Self {
+        let mut sender = Self {
             controller: start(config, mss),
             board: Scoreboard::default(),
             rtt: RttEstimator::new(config.min_rto),
@@ -177,6 +182,7 @@ impl Sender {
             written: 1,
             closing: false,
             refused: false,
+            send_buffer: 0,
             short_end: 0,
             window: Window::default(),
             phase: Phase::Open,
@@ -200,7 +206,9 @@ impl Sender {
             last_sent_at: None,
             counters: Counters::default(),
             config: config.clone(),
-        }
+        };
+        sender.expand_buffer();
+        sender
     }
 
     /// The handshake is complete: `mss` is what a full segment carries, `window` what the peer offered.
@@ -217,6 +225,7 @@ impl Sender {
         self.ecn = ecn;
         self.una = 1;
         self.controller = start(&self.config, self.mss);
+        self.expand_buffer();
         self.window = Window {
             edge: 1 + window,
             from,
@@ -262,7 +271,7 @@ impl Sender {
     /// Accepts at most `bytes` and returns how many.
     pub(crate) fn write(&mut self, now: Time, bytes: u64) -> u64 {
         let held = self.written - self.una.clamp(1, self.written);
-        let room = self.config.send_buffer.get().saturating_sub(held);
+        let room = self.send_buffer.saturating_sub(held);
         let accepted = bytes.min(room);
         self.refused = accepted < bytes;
         if accepted > 0 {
@@ -274,13 +283,45 @@ impl Sender {
 
     /// Whether a write that was refused would find room for something worth waking up for.
     pub(crate) fn take_writable(&mut self) -> bool {
+        if !self.refused {
+            return false;
+        }
+        if self.config.send_buffer_grows && self.has_room_for_more() {
+            self.expand_buffer();
+        }
         let held = self.written - self.una.clamp(1, self.written);
         // `sk_stream_is_writeable`: a third of the buffer is free.
-        let writable = self.refused && held * 3 <= self.config.send_buffer.get() * 2;
+        let writable = held.saturating_mul(3) <= self.send_buffer.saturating_mul(2);
         if writable {
             self.refused = false;
         }
         writable
+    }
+
+    /// Whether the congestion window has room when all is sent that may be: then the buffer was too small
+    /// (`tcp_should_expand_sndbuf`).
+    fn has_room_for_more(&self) -> bool {
+        let unsent = self.written - self.nxt.min(self.written);
+        let sendable = unsent.min(self.window.edge.saturating_sub(self.nxt));
+        let segments = narrow(sendable.div_ceil(u64::from(self.mss)));
+        let in_flight = self.in_flight().saturating_add(segments);
+        in_flight < self.cwnd() || self.controller.pacing_rate().is_some()
+    }
+
+    /// `tcp_sndbuf_expand`: room for as many windows as the algorithm wants, every segment in memory of
+    /// its own. Large writes share memory, so that the payload may be nearly as much.
+    fn expand_buffer(&mut self) {
+        let most = self.config.send_buffer.get();
+        if !self.config.send_buffer_grows {
+            self.send_buffer = most;
+            return;
+        }
+        // Headers and the list of fragments, then the segment's description.
+        let memory = (u64::from(self.mss) + 640).next_power_of_two() + 256;
+        let segments = u64::from(self.cwnd().max(LEAST_BUFFERED));
+        let windows = u64::from(self.controller.buffered_windows());
+        let wanted = windows.saturating_mul(segments).saturating_mul(memory);
+        self.send_buffer = self.send_buffer.max(wanted.min(most));
     }
 
     pub(crate) const fn close(&mut self) {
@@ -317,9 +358,15 @@ impl Sender {
         }
     }
 
-    /// The next moment at which a paced segment may leave, while one waits.
+    /// The next moment at which a paced segment may leave, new or repeated, while one waits for that
+    /// alone.
     pub(crate) fn paced_at(&self, now: Time) -> Option<Time> {
-        (self.pacer.next_at > now && self.hold(now) == Hold::Pacing).then_some(self.pacer.next_at)
+        if !self.blocked_by_pacing(now) {
+            return None;
+        }
+        let room = self.in_flight() < self.cwnd() || self.limited_transmit_allows();
+        let waits = room && (self.board.lost() > 0 || self.next_payload().is_ok());
+        waits.then_some(self.pacer.next_at)
     }
 
     fn cwnd(&self) -> u32 {
@@ -500,14 +547,15 @@ impl Sender {
 
     fn on_transmit(&mut self, now: Time, payload: u32) {
         self.counters.segments += 1;
+        self.usage.sent = true;
         self.last_sent_at = Some(now);
         if let Some(reduction) = &mut self.reduction {
             reduction.on_sent();
         }
         if let Some(rate) = self.pacing_rate() {
-            let bits = u128::from(payload) * 8_000_000_000;
-            let gap = bits / u128::from(rate.bits_per_s().max(1));
-            let gap = Duration::from_nanos(u64::try_from(gap).unwrap_or(u64::MAX));
+            // Segments are far below the 2 GiB from which on this would saturate.
+            let bits = u64::from(payload).saturating_mul(8_000_000_000);
+            let gap = Duration::from_nanos(bits / rate.bits_per_s().max(1));
             self.pacer.next_at = self.pacer.next_at.max(now) + gap;
         }
     }
@@ -574,6 +622,7 @@ fn start(config: &Config, mss: u32) -> Box<dyn Controller> {
         mss,
         paced: config.pacing != Pacing::Off,
         seed: config.seed,
+        tuning: config.tuning,
     })
 }
 

@@ -2,8 +2,8 @@ use core::time::Duration;
 
 use units::Time;
 
-use super::{CWND_GAIN, DRAIN_GAIN, STARTUP_GAIN};
-use crate::pacing::UNIT;
+use super::DRAIN_GAIN;
+use crate::pacing::{Gains, UNIT};
 
 /// Where the sender stands (section 5.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,9 +60,9 @@ const MOST_ROUNDS: u32 = 63;
 // === impl Phase ===
 
 impl Phase {
-    pub(super) const fn pacing_gain(self) -> u64 {
+    pub(super) const fn pacing_gain(self, gains: Gains) -> u64 {
         match self {
-            Self::Startup => STARTUP_GAIN,
+            Self::Startup => gains.startup,
             Self::Drain => DRAIN_GAIN,
             Self::Down => UNIT * 9 / 10,
             Self::Cruise | Self::Refill | Self::ProbeRtt => UNIT,
@@ -70,11 +70,11 @@ impl Phase {
         }
     }
 
-    pub(super) const fn cwnd_gain(self) -> u64 {
+    pub(super) const fn cwnd_gain(self, gains: Gains) -> u64 {
         match self {
-            Self::Up => CWND_GAIN + UNIT / 4,
+            Self::Up => gains.cwnd + UNIT / 4,
             Self::ProbeRtt => UNIT / 2,
-            Self::Startup | Self::Drain | Self::Down | Self::Cruise | Self::Refill => CWND_GAIN,
+            Self::Startup | Self::Drain | Self::Down | Self::Cruise | Self::Refill => gains.cwnd,
         }
     }
 

@@ -125,11 +125,11 @@ impl Block {
         for rival in &workload.rivals {
             let mut config = hosts[&HostName::Rival].clone();
             if let Some(name) = &rival.congestion_control {
-                config.algorithm = hosts::algorithm_of(name, HostName::Rival)?;
+                hosts::choose(&mut config, hosts::algorithm_of(name, HostName::Rival)?);
             }
             let mut origin = hosts[&HostName::Origin].clone();
             if rival.direction != Flow::Up {
-                origin.algorithm = config.algorithm;
+                (origin.algorithm, origin.tuning) = (config.algorithm, config.tuning);
             }
             for _ in 0..rival.count {
                 let connection = self.programs.connect(self.wan, &config, &origin);

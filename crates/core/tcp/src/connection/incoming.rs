@@ -305,7 +305,7 @@ impl Connection {
         let shift = self.negotiated.peer_shift.unwrap_or(0);
         let echoed_at = self.echoed_at(now, segment);
         if let Some(at) = echoed_at {
-            self.receiver.sample_rtt(segment.payload, now.since(at));
+            self.receiver.sample_rtt(now, segment.payload, at);
         }
         if to >= self.sender.una() {
             let report = Report {
@@ -342,10 +342,8 @@ impl Connection {
             .filter(|_| self.negotiated.timestamps)?;
         let age = self.timestamps.value(now).wrapping_sub(timestamps.echo);
         // An age of weeks is a peer that echoes nonsense.
-        let age = Duration::from_millis(age.into());
         let millis = now.as_nanos() / 1_000_000;
-        let back = u64::try_from(age.as_millis()).ok()?;
-        millis.checked_sub(back).map(Time::from_millis)
+        millis.checked_sub(age.into()).map(Time::from_millis)
     }
 
     pub(super) fn take_payload(

@@ -72,7 +72,7 @@ impl<'a> Choices<'a> {
         let fixed = 1_000 + u64::from(self.short()) * if window_scaling { 4 } else { 1 };
         let most = if window_scaling { 300_000 } else { 65_535 };
         let linux = Config::linux();
-        Config {
+        let config = Config {
             mss: 200 + self.short() % 1_260,
             window_scaling,
             timestamps: self.flag(),
@@ -122,6 +122,11 @@ impl<'a> Choices<'a> {
             syn_retries: 60,
             seed: self.byte().into(),
             ..linux
+        };
+        Config {
+            // No choice of its own, so that the corpus keeps its meaning.
+            send_buffer_grows: config.send_buffer.get() / 4 % 2 == 1,
+            ..config
         }
     }
 

@@ -20,6 +20,11 @@ impl Sender {
         blocks: impl Iterator<Item = (u64, u64)>,
     ) {
         let window_changed = self.update_window(report);
+        let mut blocks = blocks.peekable();
+        if self.is_at_rest(report) && blocks.peek().is_none() {
+            // Every segment of a peer that only sends: nothing of ours is judged by it.
+            return;
+        }
         let in_flight_before = self.in_flight();
         let mut delivery = Delivery::default();
         let mut duplicate = None;
@@ -91,6 +96,19 @@ impl Sender {
             self.duplicate_acks = 0;
         }
         self.set_timer(now, advanced, delivery.segments > 0, reorder_at);
+    }
+
+    /// Whether nothing is under way that `report` could tell about, and no state of ours waits for news.
+    fn is_at_rest(&self, report: &Report) -> bool {
+        self.una == self.nxt
+            && report.to == self.una
+            && !report.marked
+            && self.phase == Phase::Open
+            && self.timer.is_none()
+            && self.reduction.is_none()
+            && self.duplicate_acks == 0
+            && self.window_probes == 0
+            && !self.config.keep_unused_window
     }
 
     pub(super) fn update_window(&mut self, report: &Report) -> bool {

@@ -14,6 +14,9 @@ pub(super) struct Usage {
     most_outstanding: u32,
     round_ends_at: u64,
     used: u32,
+    /// Whether a segment left since the last look.
+    pub(super) sent: bool,
+    /// When the window was last seen in use (`snd_cwnd_stamp`).
     pub(super) since: Time,
 }
 
@@ -57,9 +60,40 @@ impl Pipe {
 impl Sender {
     /// To be called when nothing more leaves at `now`.
     pub(crate) fn settle(&mut self, now: Time) {
+        if self.is_settled() {
+            return;
+        }
         let limited = self.in_flight() >= self.cwnd();
         let outstanding = self.board.outstanding();
-        // `tcp_cwnd_validate`.
+        if core::mem::take(&mut self.usage.sent) || limited {
+            self.validate(now, limited, outstanding);
+        }
+        if !self.has_new() && !limited && self.board.lost() == 0 {
+            // `tcp_rate_check_app_limited`: up to here the application may have set the pace.
+            let until = self.rate.delivered + u64::from(self.board.in_flight());
+            self.rate.limited_until = Some(until.max(1));
+        }
+        // A closed window is asked about, where nothing outstanding will bring news of it.
+        if outstanding == 0
+            && self.timer.is_none()
+            && self.has_new()
+            && self.next_payload().is_err()
+        {
+            self.arm_window_probe(now);
+        }
+    }
+
+    /// Whether there is nothing to send or to wait for, and that has been noted before.
+    fn is_settled(&self) -> bool {
+        self.nxt == self.una
+            && !self.has_new()
+            && !self.usage.sent
+            && self.rate.limited_until == Some(self.rate.delivered.max(1))
+    }
+
+    /// Notes whether the window holds the sender back (`tcp_cwnd_validate`); Linux does so whenever it has
+    /// sent something, or could not for the window's sake.
+    fn validate(&mut self, now: Time, limited: bool, outstanding: u32) {
         if self.una >= self.usage.round_ends_at
             || limited
             || (!self.usage.limited && outstanding > self.usage.most_outstanding)
@@ -86,19 +120,6 @@ impl Sender {
                 self.usage.since = now;
             }
         }
-        if !self.has_new() && !limited && self.board.lost() == 0 {
-            // `tcp_rate_check_app_limited`: up to here the application may have set the pace.
-            let until = self.rate.delivered + u64::from(self.board.in_flight());
-            self.rate.limited_until = Some(until.max(1));
-        }
-        // A closed window is asked about, where nothing outstanding will bring news of it.
-        if outstanding == 0
-            && self.timer.is_none()
-            && self.has_new()
-            && self.next_payload().is_err()
-        {
-            self.arm_window_probe(now);
-        }
     }
 
     pub(super) fn is_cwnd_limited(&self) -> bool {
@@ -122,9 +143,12 @@ impl Sender {
             let restart =
                 self.config.restart_after_idle && !self.config.keep_unused_window && idle > rto;
             self.controller.on_idle(now, idle, rto, restart);
+            if restart {
+                self.usage.used = 0;
+                self.usage.since = now;
+            }
             self.expire_unused(now);
         }
-        self.usage.since = now;
     }
 
     /// Follows what the path carries (RFC 7661); to be called for every acknowledgement.

@@ -223,7 +223,12 @@ fn a_closed_window_is_probed_until_it_opens() {
     pair.send(0, 400_000, false);
     pair.run(Time::from_millis(20_000));
     let stalled = pair.ends[1].received();
-    assert!(stalled < 80_000, "{stalled} bytes though nobody reads");
+    // The first window and, because a window is rounded up to its unit with every acknowledgement as in
+    // Linux, a little more; never more than the buffer's memory.
+    assert!(
+        (81_920..=131_072).contains(&stalled),
+        "{stalled} bytes though nobody reads"
+    );
     let client = pair.ends[0].connection.as_ref().unwrap();
     assert_eq!(client.hold().0, crate::Hold::ReceiveWindow);
     let probes = pair.ends[0]

@@ -60,10 +60,13 @@ pub(crate) fn uploads(
     for _ in 0..count {
         // The head travels as a segment of its own.
         world.write(flow, Side::Near, head);
-        world.write(flow, Side::Near, object);
+        let mut left = object - world.write(flow, Side::Near, object);
         let (mut asked, mut answered) = (0, 0);
         while answered < answer {
             world.next(PATIENCE).ok_or("it does not come to an end")?;
+            if left > 0 {
+                left -= world.write(flow, Side::Near, left);
+            }
             let read = world.read(flow, Side::Far, u64::MAX);
             asked += read;
             if read > 0 && asked == head + object {
@@ -83,6 +86,7 @@ fn connect(path: &PathSpec, algorithm: &str) -> Result<(World, ConnectionId)> {
         algorithm: algorithm.parse()?,
         nagle: false,
         send_buffer: Bytes::mib(32),
+        send_buffer_grows: true,
         receive_buffer: ReceiveBuffer::Autotuned {
             initial: Bytes::kib(64),
             max: Bytes::mib(16),

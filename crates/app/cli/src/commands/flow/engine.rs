@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use congestion::{Algorithm, SlowStart};
+use congestion::Choice;
 use flow::engine::{Engine, SocketOptions};
 use flow::kernel::Kernel;
 use sys::namespace::NetworkNamespace;
@@ -62,6 +62,7 @@ fn ours(stack: &Stack, socket: &Socket) -> Result<flow::stack::Stack, Failure> {
 fn config(stack: &Stack, socket: &Socket) -> Result<Config, Failure> {
     let linux = Config::linux();
     let receive = stack.receive_window.or(socket.receive_buffer);
+    let choice = choice(socket.congestion_control.as_deref().unwrap_or("cubic"))?;
     Ok(Config {
         mss: stack.mss,
         window_scaling: !stack.no_window_scaling,
@@ -74,7 +75,8 @@ fn config(stack: &Stack, socket: &Socket) -> Result<Config, Failure> {
             Threshold::Infinite => None,
             Threshold::Bytes(bytes) => Some(Bytes::new(bytes)),
         },
-        algorithm: algorithm(socket.congestion_control.as_deref().unwrap_or("cubic"))?,
+        algorithm: choice.algorithm,
+        tuning: choice.tuning,
         pacing: socket.pace.map_or(linux.pacing, Pacing::AtMost),
         ack_policy: stack
             .delayed_ack
@@ -85,21 +87,16 @@ fn config(stack: &Stack, socket: &Socket) -> Result<Config, Failure> {
     })
 }
 
-fn algorithm(name: &str) -> Result<Algorithm, Failure> {
-    Ok(match name {
-        "newreno" | "reno" => Algorithm::NewReno,
-        "cubic" => Algorithm::Cubic(SlowStart::HyStart),
-        "highspeed" => Algorithm::HighSpeed,
-        "westwood+" | "westwood" => Algorithm::WestwoodPlus,
-        "bbr" => Algorithm::Bbr,
-        "bbr3" => Algorithm::Bbr3,
-        "none" => Algorithm::Fixed,
-        other => {
-            return Err(Failure::new(
-                Kind::Usage,
-                anyhow::anyhow!("our own TCP has no congestion control `{other}`"),
-            )
-            .hint("newreno, cubic, highspeed, westwood+, bbr, bbr3, none"));
-        }
-    })
+/// The algorithm of our own TCP that is meant; `newreno` and `westwood+` are what people call the
+/// kernel's `reno` and `westwood`.
+fn choice(text: &str) -> Result<Choice, Failure> {
+    let (name, parameters) = text.split_at(text.find('(').unwrap_or(text.len()));
+    let name = match name.trim() {
+        "newreno" => "reno",
+        "westwood+" => "westwood",
+        name => name,
+    };
+    format!("{name}{parameters}")
+        .parse()
+        .usage("our own TCP can't use this congestion control")
 }
