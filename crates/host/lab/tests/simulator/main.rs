@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! cargo test -p longhaul-lab --test simulator              ten cells, traces, reused connections
-//! cargo test -p longhaul-lab --test simulator -- matrix    all cells, as a table in Markdown
+//! cargo test -p longhaul-lab --test simulator -- matrix    all cells, kept in a file as they are measured
 //! ```
 
 mod cell;
 mod kernel;
+mod matrix;
 mod simulated;
 
 use std::process::ExitCode;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
         return ExitCode::from(3);
     }
     if argument.as_deref() == Some("matrix") {
-        return match matrix() {
+        return match matrix::run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error}");
@@ -92,14 +93,6 @@ fn ten_cells() -> Result {
     let table = table(&cells, &outcomes);
     say(&table);
     judge(&outcomes).map_err(|why| format!("{why}\n{table}").into())
-}
-
-#[expect(clippy::print_stdout, reason = "the table is what is asked for")]
-fn matrix() -> Result {
-    let cells = Cell::matrix();
-    let outcomes = measure(&cells, &[1, 2, 3, 4, 5])?;
-    println!("{}", table(&cells, &outcomes));
-    judge(&outcomes)
 }
 
 /// All seeds of all cells, on the kernel some at once, in virtual time one after the other.
@@ -246,9 +239,10 @@ fn difference_of_windows(kernel: &Trace, simulated: &Trace) -> f64 {
     sum / count
 }
 
-/// Uploads of 100 KiB on one connection over field case C's path. The second one is not compared: on the
-/// kernel it takes one round trip or two from run to run, because the receiver measures the round trip in
-/// whole milliseconds, and so its window may grow a round later (seen: 209 ms and 401 ms; ours: 209 ms).
+/// Uploads of 100 KiB on one connection over field case C's path. The second one meets a send buffer that is
+/// a little too small for it (87,040 bytes, `tcp_sndbuf_expand`), unless the program was late in the first
+/// one and the buffer has grown: on the kernel it takes two round trips or one, from run to run (seen: 402 ms
+/// and 209 ms). Our programs are never late, so ours takes two, and the kernel's either as many or as the third.
 fn reuse() -> Result {
     let path = PathSpec::symmetric(
         Duration::from_micros(200_400),
@@ -264,7 +258,12 @@ fn reuse() -> Result {
     let text = format!("kernel {kernel:.1?} ms, simulated {simulated:.1?} ms");
     say(&text);
     for (number, (one, other)) in kernel.iter().zip(&simulated).enumerate() {
-        if number != 1 && (other / one - 1.0).abs() > MEDIAN_CELL {
+        let mut allowed = vec![*other];
+        if number == 1 {
+            allowed.extend(simulated.get(2));
+        }
+        let near = |other: &f64| (other / one - 1.0).abs() <= MEDIAN_CELL;
+        if !allowed.iter().any(near) {
             return Err(text.into());
         }
     }
