@@ -1,6 +1,7 @@
 //! The asking end: makes connections, drives what happens on them, and keeps the record.
 
 mod connection;
+mod sink;
 mod totals;
 
 use std::net::SocketAddr;
@@ -36,6 +37,9 @@ pub struct Plan {
     pub stagger: Duration,
     /// A receiver stops reading once.
     pub read_pause: Option<ReadPause>,
+    /// The server is any TCP host that takes what it gets: nothing is agreed with it, payload goes to it
+    /// only, and its acknowledgements are what is counted.
+    pub sink: bool,
     /// What is carried.
     pub workload: Workload,
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
@@ -39,6 +39,7 @@ fn plan(server: &Server, workload: Workload) -> Plan {
         lanes: 1,
         stagger: Duration::ZERO,
         read_pause: None,
+        sink: false,
         workload,
     }
 }
@@ -279,5 +280,54 @@ fn a_stop_keeps_what_was_measured() {
             outcome.totals
         );
         assert_eq!(outcome.flows[0].data_ok, Some(true));
+    }
+}
+
+#[test]
+fn any_host_that_takes_bytes_will_do() {
+    for (workload, bytes) in [
+        (
+            sizes(Directions::Up, &[300_000, 700_000], true),
+            Some(1_000_000),
+        ),
+        (
+            Workload::Duration {
+                direction: Directions::Up,
+                duration: Duration::from_millis(100),
+            },
+            None,
+        ),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let plan = Plan {
+            server: listener.local_addr().unwrap(),
+            socket: SocketOptions::default(),
+            seed: 42,
+            interval: Duration::from_millis(10),
+            lanes: 1,
+            stagger: Duration::ZERO,
+            read_pause: None,
+            sink: true,
+            workload,
+        };
+        let (outcome, taken) = thread::scope(|scope| {
+            let taker = scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                // A reset behind what was counted ends it as well.
+                let mut taken = Vec::new();
+                let _ = stream.read_to_end(&mut taken);
+                taken.len()
+            });
+            let outcome = client::run(&Kernel, &plan, &Control::default(), &mut |_| {});
+            (outcome, taker.join().unwrap())
+        });
+        let flow = &outcome.flows[0];
+        assert_eq!(flow.error, None);
+        assert_eq!(flow.data_ok, None, "nobody compared the bytes");
+        assert!(flow.bytes > 0 && flow.goodput_bps.is_some(), "{flow:#?}");
+        assert!(u64::try_from(taken).unwrap() >= flow.bytes);
+        if let Some(bytes) = bytes {
+            assert_eq!(flow.bytes, bytes);
+        }
     }
 }

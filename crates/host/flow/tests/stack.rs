@@ -102,6 +102,7 @@ fn carry(engine: &dyn Engine, server: &Server, workload: &Workload, stagger: Dur
         lanes: 2,
         stagger,
         read_pause: None,
+        sink: false,
         workload: workload.clone(),
     };
     thread::scope(|scope| {

@@ -11,7 +11,7 @@ use record::flow::{Direction, Exchanges, Flow, Transfer};
 use units::Bytes;
 
 use super::totals::rate;
-use super::{Directions, GRACE, Run, Workload};
+use super::{Directions, GRACE, Run, Workload, sink};
 use crate::engine::{Opened, Stream};
 use crate::failure::FlowError;
 use crate::incoming::Incoming;
@@ -82,7 +82,8 @@ fn open(run: &Run<'_>, flow: &mut Flow, begun: Instant, asks: &[Ask]) -> Result<
     }
     flow.goodput_bps = rate(flow.bytes, flow.seconds);
     let judged = flow.transfers.iter().map(|transfer| transfer.data_ok);
-    flow.data_ok = Some(judged.fold(flow.data_ok.unwrap_or(true), |all, ok| all && ok));
+    let data_ok = judged.fold(flow.data_ok.unwrap_or(true), |all, ok| all && ok);
+    flow.data_ok = (!run.plan.sink).then_some(data_ok);
     result
 }
 
@@ -103,6 +104,9 @@ impl Connection<'_> {
             .plan
             .seed
             .wrapping_add(self.flow.index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        if self.run.plan.sink {
+            return self.sink(seed, asks);
+        }
         let mut outgoing = Outgoing::new(self.stream, seed);
         outgoing
             .frame(&Frame::Hello(self.hello(seed)))
@@ -121,6 +125,27 @@ impl Connection<'_> {
                 self.streams(&mut outgoing, seed, direction, Duration::ZERO, asks)
             }
         }
+    }
+
+    /// Streams to whoever takes them.
+    fn sink(&mut self, seed: u64, asks: &[Ask]) -> Result<(), FlowError> {
+        let idle = match self.run.plan.workload {
+            Workload::Sizes { idle, .. } => idle,
+            Workload::Duration { .. } | Workload::Exchanges { .. } => Duration::ZERO,
+        };
+        for (index, &ask) in asks.iter().enumerate() {
+            if index > 0 {
+                self.run.control.wait(idle);
+            }
+            if self.run.control.is_stopped() {
+                break;
+            }
+            let carried = sink::stream(self.run, self.stream, seed, ask)?;
+            self.flow.bytes += carried.bytes;
+            self.flow.seconds += carried.seconds;
+        }
+        self.flow.total_s = self.begun.elapsed().as_secs_f64();
+        Ok(())
     }
 
     fn hello(&self, seed: u64) -> Hello {

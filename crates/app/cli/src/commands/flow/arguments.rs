@@ -55,6 +55,7 @@ Examples:
   longhaul flow client 192.0.2.1:7001 --exchange 200B:40kB --count 100
   longhaul flow client 192.0.2.1:7001 --exchange 200B:40kB --count 5 --idle 2s
   longhaul flow client 192.0.2.1:7001 --burst 1MB --idle 2s --count 5
+  longhaul flow client 192.0.2.1:9 --sink --duration 20s --stack longhaul --initial-ssthresh 65535
   longhaul flow client 192.0.2.1:7001 --sizes 40kB,500MB --reuse --json > flow.json
   longhaul flow client 192.0.2.1:7001 --duration 20s --parallel 3 --stagger 5s --html flows.html")]
 pub(crate) struct Client {
@@ -93,6 +94,11 @@ pub(crate) struct Client {
     /// How much later each parallel flow begins than the one before.
     #[arg(long, value_name = "TIME", default_value = "0s")]
     pub(crate) stagger: Span,
+
+    /// ADDRESS is any TCP host that takes what it gets, such as `nc -l`: nothing is agreed with it, and
+    /// what its TCP acknowledged is counted.
+    #[arg(long, conflicts_with_all = ["direction", "exchange", "read_pause"])]
+    pub(crate) sink: bool,
 
     /// The receiver stops reading once: after so many bytes, for so long, such as `5MB:15ms`.
     #[arg(long, value_name = "AFTER:TIME")]
@@ -210,7 +216,8 @@ pub(crate) struct Load {
 #[derive(Debug, Args)]
 pub(crate) struct Socket {
     /// Congestion control of whoever sends, as the kernel calls it; of our own TCP: newreno, cubic,
-    /// highspeed, westwood+, bbr, bbr3 or none.
+    /// highspeed, westwood+, bbr, bbr3 or none, with parameters in parentheses: `cubic(beta=0.8, c=0.6)`,
+    /// `bbr(startup-gain=2, cwnd-gain=2.5, min-rtt-window=5 s, probe-rtt-time=100 ms)`.
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion_control: Option<String>,
 

@@ -127,6 +127,7 @@ fn plan(arguments: &Client, socket: SocketOptions) -> Plan {
             after_bytes: pair.0.get(),
             for_ns: u64::try_from(pair.1.get().as_nanos()).unwrap_or(u64::MAX),
         }),
+        sink: arguments.sink,
         workload,
     }
 }
