@@ -6,6 +6,7 @@
 //! | `cargo xtask clippy` | the workspace's lints, warnings refused |
 //! | `cargo xtask doc` | documentation builds without a warning |
 //! | `cargo xtask deps` | imports go down only, and the core stays free of I/O |
+//! | `cargo xtask quotes` | quotations of standards have their form and a section that exists |
 //! | `cargo xtask docs` | writes the generated pages; `lint` only checks them |
 //! | `cargo xtask accuracy` | writes `docs/accuracy.md`: how often `explain` is right on captures whose truth is known |
 //! | `cargo xtask field DIR` | writes `docs/field-results.md` from results in DIR (`make field`) |
@@ -25,6 +26,7 @@ mod deps;
 mod docs;
 mod field;
 mod fuzz;
+mod quotes;
 
 use std::process::{Command, ExitCode};
 
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Some("clippy") => clippy(),
         Some("doc") => doc(),
         Some("deps") => deps::check(),
+        Some("quotes") => quotes::check(),
         Some("accuracy") => accuracy::write(),
         Some("docs") => docs::write(),
         Some("field") => match std::env::args_os().nth(2) {
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
         Some("ci") => lint().and_then(|()| test()),
         _ => {
             eprintln!(
-                "usage: cargo xtask fmt|clippy|doc|deps|docs|accuracy|field|fuzz|lint|test|ci"
+                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|field|fuzz|lint|test|ci"
             );
             return ExitCode::from(2);
         }
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
 fn lint() -> Result<()> {
     fmt()?;
     deps::check()?;
+    quotes::check()?;
     docs::check()?;
     clippy()?;
     doc()
