@@ -156,6 +156,11 @@ pub(crate) struct Explain {
     #[arg(long, conflicts_with_all = ["html", "svg", "parquet", "csv", "markdown", "series", "emit_scenario", "anonymized_capture", "fail_on"])]
     pub(crate) compare: bool,
 
+    /// Play the findings' remedies on the rebuilt path, as `simulate --what-if` does, and predict by what
+    /// they bring; `auto` does so where it takes a moment.
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub(crate) predict: Predict,
+
     /// Also write a scenario that rebuilds path and transfers, for `simulate` and `lab run`.
     #[arg(long, value_name = "FILE")]
     pub(crate) emit_scenario: Option<PathBuf>,
@@ -163,6 +168,14 @@ pub(crate) struct Explain {
     /// Exit with 1 where a finding is at least this severe.
     #[arg(long, value_name = "SEVERITY")]
     pub(crate) fail_on: Option<Severity>,
+}
+
+/// When remedies are played by the simulator.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Predict {
+    Auto,
+    Always,
+    Never,
 }
 
 #[derive(Debug, Subcommand)]

@@ -27,7 +27,7 @@ use record::explain::{Capture, Document};
 
 pub use change::change;
 pub use findings::{CATALOGUE, CatalogueEntry};
-pub use rebuild::{NoScenario, scenario};
+pub use rebuild::{NoScenario, busiest_server, scenario};
 
 /// What the caller knows and packets do not say, and what is wanted beside the verdict.
 #[derive(Clone, Debug, Default)]

@@ -115,8 +115,10 @@ pub fn scenario(document: &Document) -> Result<String, NoScenario> {
     Ok(text)
 }
 
-/// The connections with payload to the server, address and port, that moved most of it.
-fn busiest_server(document: &Document) -> Option<Vec<&Connection>> {
+/// The connections with payload to the server, address and port, that moved most of it: those that
+/// [`scenario`] rebuilds.
+#[must_use]
+pub fn busiest_server(document: &Document) -> Option<Vec<&Connection>> {
     let mut servers: BTreeMap<(&str, u16), (u64, Vec<&Connection>)> = BTreeMap::new();
     for connection in &document.connections {
         let bytes = payload(connection);

@@ -3,6 +3,7 @@
 mod feed;
 mod how_to_capture;
 mod live;
+mod outlook;
 mod outputs;
 mod reading;
 
@@ -83,7 +84,11 @@ fn explain(arguments: &Explain, files: &[PathBuf]) -> Result<Document, Failure> 
     let mut feed = Feed::new(arguments)?;
     let captures = reading::read_all(arguments, files, &mut feed)?;
     let tracked = feed.finish()?;
-    Ok(document(arguments, &tracked, captures))
+    let mut document = document(arguments, &tracked, captures);
+    if !arguments.compare {
+        outlook::predict(arguments.predict, &mut document)?;
+    }
+    Ok(document)
 }
 
 fn document(arguments: &Explain, tracked: &Tracked, captures: Vec<Capture>) -> Document {

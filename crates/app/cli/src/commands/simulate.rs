@@ -1,6 +1,6 @@
 //! `longhaul simulate`: a lab scenario in virtual time, combinations of its factors side by side.
 
-mod cores;
+pub(super) mod cores;
 mod overrides;
 mod what_if;
 

@@ -6,7 +6,7 @@ use std::thread;
 
 /// What `work` makes of each of `items`, in their order, whichever thread has made it. `done` hears of
 /// each when it is finished.
-pub(super) fn each<T: Sync, R: Send>(
+pub(in crate::commands) fn each<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
     done: impl Fn(&T) + Sync,

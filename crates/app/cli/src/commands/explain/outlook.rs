@@ -1,0 +1,36 @@
+//! What the findings' remedies would bring, played on the rebuilt path by every core.
+
+use outlook::Outlook;
+use record::explain::Document;
+
+use crate::arguments::Predict;
+use crate::commands::simulate::cores;
+use crate::failure::{Blame as _, Failure};
+
+/// What may be simulated without being asked for: a second or so of one core.
+const MOMENT: u64 = 500_000_000;
+
+/// Adds the simulator's predictions to the document's findings. A capture that can't be rebuilt has none,
+/// which is an error only for whoever insists.
+pub(super) fn predict(wanted: Predict, document: &mut Document) -> Result<(), Failure> {
+    let insists = wanted == Predict::Always;
+    if wanted == Predict::Never {
+        return Ok(());
+    }
+    let outlook = match Outlook::of(document) {
+        Ok(outlook) => outlook,
+        Err(error) if insists => return Err(error).usage("remedies can't be predicted"),
+        Err(_) => return Ok(()),
+    };
+    if outlook.payload() > MOMENT && !insists {
+        return Ok(());
+    }
+    let trials: Vec<_> = outlook.trials().collect();
+    let played = cores::each(&trials, |trial| trial.play(outlook.seed()), |_| ());
+    match played.into_iter().collect() {
+        Ok(played) => outlook.predict(document, played),
+        Err(error) if insists => return Err(error).usage("remedies can't be predicted"),
+        Err(_) => {}
+    }
+    Ok(())
+}
