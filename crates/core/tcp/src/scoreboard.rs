@@ -417,7 +417,8 @@ impl Scoreboard {
         true
     }
 
-    /// Nothing was lost after all: what has not been repeated is on its way.
+    /// Nothing was lost after all: what has not been repeated is on its way. It is not judged by time again,
+    /// as Linux does not (`tcp_undo_cwnd_reduction` leaves it out of the queue by time).
     pub(crate) fn restore_lost(&mut self) {
         while let Some(number) = self.to_repair.pop_front() {
             let index = number
@@ -506,4 +507,41 @@ impl Scoreboard {
 
 fn narrow(bytes: u64) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten segments of a hundred bytes, one a millisecond.
+    fn ten() -> Scoreboard {
+        let mut board = Scoreboard::default();
+        for number in 0..10 {
+            board.push(Sent {
+                start: 1 + 100 * number,
+                len: 100,
+                fin: false,
+                fate: Fate::InFlight,
+                transmissions: 1,
+                at: Time::from_millis(number),
+                stamp: RateStamp::default(),
+            });
+        }
+        board
+    }
+
+    #[test]
+    fn a_guess_finds_the_segment_that_a_search_finds() {
+        let mut board = ten();
+        board.sent[4].len = 50;
+        let mut start = 1;
+        for sent in &mut board.sent {
+            sent.start = start;
+            start += u64::from(sent.len);
+        }
+        for offset in 0..1_100 {
+            let searched = board.sent.partition_point(|sent| sent.end() <= offset);
+            assert_eq!(board.index_beyond(offset), searched, "{offset}");
+        }
+    }
 }
