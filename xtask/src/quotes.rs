@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// Sections that are cited, by document. One that is missing here has to be looked up first.
-const SECTIONS: [(&str, &[&str]); 28] = [
+const SECTIONS: [(&str, &[&str]); 29] = [
     ("rfc768", &[""]),
     ("rfc2018", &["3", "4", "8"]),
     ("rfc2516", &["6"]),
@@ -23,6 +23,7 @@ const SECTIONS: [(&str, &[&str]); 28] = [
     ("rfc5246", &["6.2.3"]),
     ("rfc5681", &["2", "3.1", "3.2", "4.1", "4.2"]),
     ("rfc5682", &["2.1", "3.1"]),
+    ("rfc5869", &["2.2", "2.3"]),
     ("rfc5961", &["3.2", "4.2", "5.2"]),
     ("rfc6298", &["2", "3", "5"]),
     ("rfc6582", &["3.2"]),
