@@ -7,8 +7,9 @@ use crate::arguments::Predict;
 use crate::commands::simulate::cores;
 use crate::failure::{Blame as _, Failure};
 
-/// What may be simulated without being asked for: a second or so of one core.
-const MOMENT: u64 = 500_000_000;
+/// What may be simulated without being asked for: a tenth of a second of one core, so that a verdict on a large
+/// capture waits for packets and not for this.
+const MOMENT: u64 = 100_000_000;
 
 /// Adds the simulator's predictions to the document's findings. A capture that can't be rebuilt has none,
 /// which is an error only for whoever insists.
