@@ -54,6 +54,9 @@ pub fn lan() -> TcpProfile {
         max_segment: None,
         syn_retries: None,
         dscp: None,
+        delayed_ack: None,
+        min_rto: None,
+        max_rto: None,
     }
 }
 
@@ -84,6 +87,9 @@ pub fn wan() -> TcpProfile {
         max_segment: None,
         syn_retries: None,
         dscp: None,
+        delayed_ack: None,
+        min_rto: None,
+        max_rto: None,
     }
 }
 

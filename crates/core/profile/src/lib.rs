@@ -5,6 +5,8 @@
 //! it into effect and reads it back, and the lab compares them. Only what is really applied is a field
 //! here; a setting that nothing obeys would be a promise nobody keeps.
 //!
+//! Profiles come from and go to other systems' languages by [`foreign`].
+//!
 //! A [`TlsProfile`] says how a side speaks TLS.
 //!
 //! A TCP profile inherits from another by `extends`; the built-in ones are [`builtin::NAMES`].
@@ -16,6 +18,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod builtin;
+pub mod foreign;
 mod set;
 mod setting;
 mod side;

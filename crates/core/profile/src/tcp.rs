@@ -43,6 +43,12 @@ pub struct TcpProfile {
     pub syn_retries: Option<u8>,
     /// Class of service, 0 to 63 (RFC 2474).
     pub dscp: Option<u8>,
+    /// The longest that an acknowledgement waits for data to ride on (`TCP_DELACK_MAX_US`, kernel 6.15).
+    pub delayed_ack: Option<Duration>,
+    /// The shortest retransmission timeout, which the kernel has at 200 ms (`TCP_RTO_MIN_US`, kernel 6.15).
+    pub min_rto: Option<Duration>,
+    /// The longest, which the kernel has at two minutes (`TCP_RTO_MAX_MS`, kernel 6.15).
+    pub max_rto: Option<Duration>,
 }
 
 /// TCP keep-alive probes (RFC 9293 §3.8.4).
@@ -106,6 +112,15 @@ pub struct RawTcpProfile {
     /// See [`TcpProfile::dscp`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<u8>,
+    /// See [`TcpProfile::delayed_ack`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delayed_ack: Option<Setting<Span>>,
+    /// See [`TcpProfile::min_rto`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_rto: Option<Setting<Span>>,
+    /// See [`TcpProfile::max_rto`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rto: Option<Setting<Span>>,
 }
 
 // === impl RawTcpProfile ===
@@ -150,9 +165,7 @@ impl RawTcpProfile {
                     .map_or(inherited.interval, Span::get),
                 probes: self.keep_alive_probes.unwrap_or(inherited.probes),
             }),
-            user_timeout: self.user_timeout.map_or(parent.user_timeout, |setting| {
-                setting.value().map(Span::get)
-            }),
+            user_timeout: span_over(self.user_timeout, parent.user_timeout),
             send_buffer: self.send_buffer.map_or(parent.send_buffer, Setting::value),
             receive_buffer: self
                 .receive_buffer
@@ -160,8 +173,16 @@ impl RawTcpProfile {
             max_segment: self.max_segment.map_or(parent.max_segment, Setting::value),
             syn_retries: self.syn_retries.or(parent.syn_retries),
             dscp: self.dscp.or(parent.dscp),
+            delayed_ack: span_over(self.delayed_ack, parent.delayed_ack),
+            min_rto: span_over(self.min_rto, parent.min_rto),
+            max_rto: span_over(self.max_rto, parent.max_rto),
         }
     }
+}
+
+/// What is said, or else the parent's.
+fn span_over(said: Option<Setting<Span>>, parent: Option<Duration>) -> Option<Duration> {
+    said.map_or(parent, |setting| setting.value().map(Span::get))
 }
 
 // === impl TcpProfile ===
@@ -254,6 +275,22 @@ impl TcpProfile {
         require(
             self.dscp.is_none_or(|dscp| dscp < 64),
             "dscp is 0 to 63, such as 10 for AF11 or 46 for expedited forwarding",
+        );
+        // Linux: TCP_DELACK_MAX and TCP_RTO_MIN are 200 ms, and no socket can have more; a jiffy of 10 ms is
+        // the coarsest clock.
+        let within = |span: Option<Duration>, least: u64, most: u64| {
+            let most = Duration::from_millis(most);
+            span.is_none_or(|span| (Duration::from_millis(least)..=most).contains(&span))
+        };
+        require(
+            within(self.delayed_ack, 1, 200),
+            "delayed-ack is 1 ms to 200 ms",
+        );
+        require(within(self.min_rto, 1, 200), "min-rto is 1 ms to 200 ms");
+        // Linux: TCP_RTO_MAX_MIN_SEC is 1, TCP_RTO_MAX_SEC 120.
+        require(
+            within(self.max_rto, 1_000, 120_000),
+            "max-rto is 1 s to 2 min",
         );
         problems
     }

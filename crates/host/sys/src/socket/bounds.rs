@@ -3,6 +3,7 @@
 use std::io;
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 use profile::{Side, TcpProfile};
 use socket2::{Domain, SockRef};
@@ -35,6 +36,43 @@ impl Options<'_> {
         if let Some(dscp) = profile.dscp {
             self.dscp(dscp)?;
         }
+        let milliseconds = Duration::from_millis(1);
+        let microseconds = Duration::from_micros(1);
+        for (option, name, span, unit) in [
+            ("TCP_DELACK_MAX_US", 46, profile.delayed_ack, microseconds),
+            ("TCP_RTO_MIN_US", 45, profile.min_rto, microseconds),
+            ("TCP_RTO_MAX_MS", 44, profile.max_rto, milliseconds),
+        ] {
+            if let Some(span) = span {
+                self.timer(option, name, span, unit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A timer of the connection, in a `unit` of its own. Kernels count it in jiffies (10 ms at most) and round
+    /// up; those before 6.15 do not know it, and refuse. The numbers are those of `linux/tcp.h`, which the C
+    /// library's headers have not yet.
+    fn timer(
+        &mut self,
+        option: &'static str,
+        name: libc::c_int,
+        span: Duration,
+        unit: Duration,
+    ) -> Result<(), ApplyError> {
+        let asked = i32::try_from(span.as_nanos() / unit.as_nanos()).unwrap_or(i32::MAX);
+        if !self.only_reads {
+            set_int(&self.socket, libc::IPPROTO_TCP, name, asked)
+                .map_err(|source| self.refused(option, units::format_span(span), source))?;
+        }
+        let read = int(&self.socket, libc::IPPROTO_TCP, name)
+            .map_err(|source| self.unreadable(option, source))?;
+        let effective = unit * u32::try_from(read).unwrap_or(0);
+        let (requested, told) = (units::format_span(span), units::format_span(effective));
+        if effective < span || effective > span + Duration::from_millis(10) {
+            return Err(self.ineffective(option, requested, told));
+        }
+        self.record(option, requested, told);
         Ok(())
     }
 
@@ -160,6 +198,9 @@ mod tests {
             max_segment: Some(Bytes::new(1000)),
             syn_retries: Some(3),
             dscp: Some(10),
+            delayed_ack: Some(Duration::from_millis(10)),
+            min_rto: Some(Duration::from_millis(40)),
+            max_rto: Some(Duration::from_secs(20)),
             ..profile::builtin::wan()
         }
     }
@@ -189,6 +230,9 @@ mod tests {
             assert!(effective("TCP_MAXSEG").unwrap().parse::<i32>().unwrap() <= 1000);
             assert_eq!(effective("TCP_SYNCNT").is_some(), side == Side::Server);
             assert_eq!(effective("IP_TOS").as_deref(), Some("40"));
+            assert_eq!(effective("TCP_RTO_MIN_US").as_deref(), Some("40 ms"));
+            assert_eq!(effective("TCP_RTO_MAX_MS").as_deref(), Some("20 s"));
+            assert!(effective("TCP_DELACK_MAX_US").is_some());
         }
     }
 
