@@ -3,10 +3,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 
 use profile::{Side, TcpProfile};
 use serde::Serialize;
+use sys::privilege::{PrivilegeError, User};
 use sys::socket::{ApplyError, apply};
 
-use crate::tls::settings::{Settings, TlsError};
-use crate::{AppliedOption, Config, Front, host};
+use crate::tcp::users::UsersError;
+use crate::tls::handshakes::TlsError;
+use crate::tls::settings::Settings;
+use crate::{AppliedOption, Config, Front, host, tcp, tls};
 
 /// What a configuration would do on this host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -69,30 +72,53 @@ pub enum CheckError {
         #[source]
         source: Box<TlsError>,
     },
+    /// The file of those who may ask for a target cannot be used.
+    #[error("the relay on {listen} does not know its users")]
+    Users {
+        /// The address to listen on.
+        listen: SocketAddr,
+        /// What is wrong.
+        #[source]
+        source: Box<UsersError>,
+    },
+    /// The relay could not go on as another user.
+    #[error("cannot give up the privileges of the start")]
+    Privilege(#[source] PrivilegeError),
 }
 
 /// Tries a configuration on sockets of this host, without listening and without contacting the target.
 ///
 /// Blocks while the target's name is resolved.
 pub fn check(config: &Config) -> Result<Report, CheckError> {
+    let user = config.user.as_deref().map(User::find).transpose();
+    user.map_err(CheckError::Privilege)?;
     let mut relays = Vec::new();
     for relay in &config.http {
+        tls::for_http(relay).map_err(|source| fault(&relay.front, source))?;
         let forgets_windows = host::forgets_windows();
         relays.push(check_front(&relay.front, |congestion| {
             host::problems(relay, forgets_windows, congestion)
         })?);
     }
     for relay in &config.tcp {
-        relays.push(check_front(&relay.front, |_| Vec::new())?);
-    }
-    for relay in &config.tls {
-        Settings::load(relay).map_err(|source| CheckError::Tls {
+        tcp::load_users(relay).map_err(|source| CheckError::Users {
             listen: relay.front.listen,
             source: Box::new(source),
         })?;
         relays.push(check_front(&relay.front, |_| Vec::new())?);
     }
+    for relay in &config.tls {
+        Settings::load(relay).map_err(|source| fault(&relay.front, source))?;
+        relays.push(check_front(&relay.front, |_| Vec::new())?);
+    }
     Ok(Report { relays })
+}
+
+fn fault(front: &Front, source: TlsError) -> CheckError {
+    CheckError::Tls {
+        listen: front.listen,
+        source: Box::new(source),
+    }
 }
 
 /// `problems` tells, for the congestion control in effect on the server side, what could be better.
@@ -126,7 +152,7 @@ fn check_front(
     let warnings = problems(congestion.as_deref());
     Ok(RelayReport {
         listen: relay.listen,
-        target: relay.target.to_string(),
+        target: relay.destination.to_string(),
         addresses,
         client_profile: relay.client_profile.name.clone(),
         client_options,

@@ -4,6 +4,8 @@ mod admin;
 mod balance;
 pub(crate) mod front;
 mod options;
+mod reach;
+mod sides;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -23,15 +25,16 @@ use crate::{Admission, Cidr};
 pub use admin::{Admin, AdminOptions};
 pub use balance::{Balance, BalanceOptions, Balancing, Check};
 pub use options::{HttpOptions, LimitOptions, PoolOptions, PrimeOptions};
-pub use tcp::{TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay};
-pub use tls::{
-    TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay, TlsRoute,
-    TlsRouteOptions, TlsServer, Upstream,
-};
+pub use reach::Reach;
+pub use sides::{TlsCertificate, TlsClients, TlsServer, TlsSideOptions, TlsSides, Upstream};
+pub use tcp::{Asking, TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay, Transparency};
+pub use tls::{TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay, TlsRoute, TlsRouteOptions};
 
 /// A valid configuration of at least one relay.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Config {
+    /// The user to go on as, once all that needs more is open.
+    pub user: Option<String>,
     /// The HTTP relays.
     pub http: Vec<HttpRelay>,
     /// The byte-stream relays.
@@ -48,7 +51,7 @@ pub struct Front {
     /// Where clients connect.
     pub listen: SocketAddr,
     /// Where they are relayed to.
-    pub target: Target,
+    pub destination: Destination,
     /// How accepted sockets behave.
     pub client_profile: TcpProfile,
     /// How connected sockets behave.
@@ -61,8 +64,21 @@ pub struct Front {
     pub deny: Vec<Cidr>,
     /// Client connections at the same time; others wait in the listener's queue.
     pub connections: usize,
+    /// Most that all clients together may send, and be sent: a bound for each direction.
+    pub bandwidth: Option<Rate>,
     /// From the order to stop until what still runs is cut off.
     pub drain_timeout: Duration,
+}
+
+/// Where a relay's clients are relayed to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Destination {
+    /// To this target, and those of [`Balancing::also`].
+    Target(Target),
+    /// To where each was going before the network redirected it.
+    Original,
+    /// To where each asks to go.
+    Asked,
 }
 
 /// One listener and the origin behind it.
@@ -77,8 +93,23 @@ pub struct HttpRelay {
     pub pool: PoolLimits,
     /// How connections are made hot; `None` leaves them as they are.
     pub priming: Option<Priming>,
+    /// TLS on either side.
+    pub tls: TlsSides,
+    /// Who answers `Expect: 100-continue`.
+    pub expect: Expect,
     /// What a client may ask of this relay.
     pub limits: Limits,
+}
+
+/// Who answers a request that waits with its body (`Expect: 100-continue`, RFC 9110 §10.1.1).
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    /// The origin: the client waits for its word, and a refusal costs no body.
+    #[default]
+    Forward,
+    /// This relay, as soon as it has a connection to the origin: that saves a round trip of the long path.
+    Answer,
 }
 
 /// A host, by name or address, and a port.
@@ -141,8 +172,12 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// From the end of a request to the head of its response.
     pub response_timeout: Duration,
-    /// For a connection to the origin, waiting for a free one included.
+    /// For a connection to the origin, waiting for a free one and TLS included.
     pub connect_timeout: Duration,
+    /// TLS handshakes with clients at the same time; others wait within their `handshake_timeout`.
+    pub handshakes: usize,
+    /// For a TLS handshake with a client.
+    pub handshake_timeout: Duration,
 }
 
 /// A configuration cannot be used.
@@ -156,25 +191,28 @@ pub enum ConfigError {
     Invalid(Vec<String>),
 }
 
-/// The file's outline.
+/// A configuration as it is written: the file's outline.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Document {
+pub struct ConfigOptions {
+    /// See [`Config::user`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// TCP profiles beside the built-in ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    profiles: BTreeMap<String, RawTcpProfile>,
+    pub profiles: BTreeMap<String, RawTcpProfile>,
     /// Where an administrator can ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    admin: Option<AdminOptions>,
+    pub admin: Option<AdminOptions>,
     /// HTTP relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    http: Vec<HttpOptions>,
+    pub http: Vec<HttpOptions>,
     /// Byte-stream relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    tcp: Vec<TcpOptions>,
+    pub tcp: Vec<TcpOptions>,
     /// Relays that end TLS or begin it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    tls: Vec<TlsOptions>,
+    pub tls: Vec<TlsOptions>,
 }
 
 // === impl Config ===
@@ -182,24 +220,22 @@ struct Document {
 impl Config {
     /// Reads a configuration file's text.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let document: Document =
-            toml::from_str(text).map_err(|error| ConfigError::Syntax(Box::new(error)))?;
-        Self::resolve(document)
+        Self::new(ConfigOptions::from_toml(text)?)
     }
 
-    /// The configuration of one HTTP relay, as a command line describes it.
+    /// The configuration of one HTTP relay.
     pub fn http(options: HttpOptions) -> Result<Self, ConfigError> {
-        Self::resolve(options.into())
+        Self::new(options.into())
     }
 
-    /// The configuration of one byte-stream relay, as a command line describes it.
+    /// The configuration of one byte-stream relay.
     pub fn tcp(options: TcpOptions) -> Result<Self, ConfigError> {
-        Self::resolve(options.into())
+        Self::new(options.into())
     }
 
-    /// The configuration of one relay that ends TLS or begins it, as a command line describes it.
+    /// The configuration of one relay that ends TLS or begins it.
     pub fn tls(options: TlsOptions) -> Result<Self, ConfigError> {
-        Self::resolve(options.into())
+        Self::new(options.into())
     }
 
     /// What all relays have in common, in the order of the configuration.
@@ -210,33 +246,46 @@ impl Config {
             .chain(self.tls.iter().map(|relay| &relay.front))
     }
 
-    fn resolve(document: Document) -> Result<Self, ConfigError> {
-        let profiles = ProfileSet::new(document.profiles);
+    /// What `options` mean, or everything that is wrong with them.
+    pub fn new(options: ConfigOptions) -> Result<Self, ConfigError> {
+        let profiles = ProfileSet::new(options.profiles);
         let mut problems: Vec<String> = profiles
             .problems()
             .iter()
             .map(ToString::to_string)
             .collect();
-        if document.http.is_empty() && document.tcp.is_empty() && document.tls.is_empty() {
+        if options.http.is_empty() && options.tcp.is_empty() && options.tls.is_empty() {
             problems.push(
                 "there is nothing to relay: write at least one [[http]], [[tcp]] or [[tls]] \
                  table"
                     .into(),
             );
         }
-        let http = resolve_all(document.http, "http", &mut problems, |options| {
+        let http = resolve_all(options.http, "http", &mut problems, |options| {
             options.resolve(&profiles)
         });
-        let tcp = resolve_all(document.tcp, "tcp", &mut problems, |options| {
+        let tcp = resolve_all(options.tcp, "tcp", &mut problems, |options| {
             options.resolve(&profiles)
         });
-        let tls = resolve_all(document.tls, "tls", &mut problems, |options| {
+        let tls = resolve_all(options.tls, "tls", &mut problems, |options| {
             options.resolve(&profiles)
         });
-        let admin = document.admin;
+        let admin = options.admin;
         let admin = admin.and_then(|options| options.resolve(&profiles, &mut problems));
+        let keeps_addresses = |relay: &TcpRelay| {
+            relay
+                .transparency
+                .is_some_and(|transparency| transparency.keep_client_address)
+        };
+        if options.user.is_some() && tcp.iter().any(keeps_addresses) {
+            problems.push(
+                "user: keep-client-address takes CAP_NET_ADMIN for each connection, which another user has not"
+                    .into(),
+            );
+        }
         if problems.is_empty() {
             Ok(Self {
+                user: options.user,
                 http,
                 tcp,
                 tls,
@@ -271,9 +320,21 @@ pub(crate) fn resolve_all<O, R>(
     relays
 }
 
-// === impl Document ===
+// === impl ConfigOptions ===
 
-impl From<HttpOptions> for Document {
+impl ConfigOptions {
+    /// Reads a configuration file's text. Nothing is said of its values yet.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::Syntax(Box::new(error)))
+    }
+
+    /// These options as a configuration file.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+}
+
+impl From<HttpOptions> for ConfigOptions {
     fn from(options: HttpOptions) -> Self {
         Self {
             http: vec![options],
@@ -282,7 +343,7 @@ impl From<HttpOptions> for Document {
     }
 }
 
-impl From<TcpOptions> for Document {
+impl From<TcpOptions> for ConfigOptions {
     fn from(options: TcpOptions) -> Self {
         Self {
             tcp: vec![options],
@@ -291,7 +352,7 @@ impl From<TcpOptions> for Document {
     }
 }
 
-impl From<TlsOptions> for Document {
+impl From<TlsOptions> for ConfigOptions {
     fn from(options: TlsOptions) -> Self {
         Self {
             tls: vec![options],
@@ -311,22 +372,19 @@ impl Front {
         }
     }
 
-    /// All targets, the first one first.
+    /// All targets, the first one first; none where each client has its own.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
-        std::iter::once(&self.target).chain(&self.balancing.also)
+        self.target().into_iter().chain(&self.balancing.also)
+    }
+
+    /// The first target; `None` where each client has its own.
+    pub fn target(&self) -> Option<&Target> {
+        match &self.destination {
+            Destination::Target(target) => Some(target),
+            Destination::Original | Destination::Asked => None,
+        }
     }
 }
-
-// === impl HttpOptions ===
-
-impl HttpOptions {
-    /// These options as a configuration file.
-    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(&Document::from(self.clone()))
-    }
-}
-
-// === impl HttpRelay ===
 
 impl HttpRelay {
     /// What both windows of a hot connection hold on a path of this round-trip time.
@@ -347,7 +405,39 @@ impl HttpRelay {
     }
 }
 
+// === impl Destination ===
+
+impl FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "original" => Ok(Self::Original),
+            "asked" => Ok(Self::Asked),
+            _ => text.parse().map(Self::Target),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Target(target) => target.fmt(f),
+            Self::Original => f.write_str("original"),
+            Self::Asked => f.write_str("asked"),
+        }
+    }
+}
+
 // === impl Target ===
+
+impl Target {
+    /// Whether this can be a host: a name or an address, without brackets.
+    pub(crate) fn is_host(text: &str) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+        !text.is_empty() && text.len() <= 255 && text.chars().all(plain)
+    }
+}
 
 impl FromStr for Target {
     type Err = String;
@@ -363,8 +453,7 @@ impl FromStr for Target {
             None => host,
         };
         let port = port.parse().map_err(|_| error())?;
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
-        if host.is_empty() || port == 0 || !host.chars().all(plain) {
+        if port == 0 || !Self::is_host(host) {
             return Err(error());
         }
         Ok(Self {

@@ -47,6 +47,15 @@ pub(crate) fn bind(
     address: SocketAddr,
     profile: &TcpProfile,
 ) -> Result<(TcpListener, Vec<Applied>), RunError> {
+    bind_for(address, profile, false)
+}
+
+/// The same; `transparent`: connections to addresses that are not this host's come in as well.
+pub(crate) fn bind_for(
+    address: SocketAddr,
+    profile: &TcpProfile,
+    transparent: bool,
+) -> Result<(TcpListener, Vec<Applied>), RunError> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -56,7 +65,7 @@ pub(crate) fn bind(
     let listen = |source| RunError::Listen { address, source };
     // A restart must not wait for the last run's connections to leave TIME_WAIT.
     socket.set_reuseaddr(true).map_err(listen)?;
-    let applied = prepare(&socket, address, profile)?;
+    let applied = prepare(&socket, address, profile, transparent)?;
     socket.bind(address).map_err(listen)?;
     let listener = socket.listen(BACKLOG).map_err(listen)?;
     Ok((listener, applied))
@@ -67,7 +76,12 @@ pub(crate) fn prepare(
     socket: &impl AsFd,
     address: SocketAddr,
     profile: &TcpProfile,
+    transparent: bool,
 ) -> Result<Vec<Applied>, RunError> {
+    if transparent {
+        sys::redirect::set_transparent(socket, address.is_ipv4())
+            .map_err(|source| RunError::Transparent { address, source })?;
+    }
     sys::socket::apply(socket, profile, Side::Client, address).map_err(|source| RunError::Profile {
         side: Side::Client,
         address,

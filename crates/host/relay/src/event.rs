@@ -51,8 +51,11 @@ pub enum Event {
         peer: SocketAddr,
         /// Round-trip time of the handshake.
         rtt_s: f64,
-        /// Time from the start of name resolution to the open connection.
+        /// Time from the start of name resolution to the open connection, TLS included.
         seconds: f64,
+        /// What was agreed on with the origin, where it is spoken to with TLS.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tls: Option<Box<TlsReport>>,
     },
     /// A connection was primed: harmless requests carried enough bytes to open both windows.
     Primed {
@@ -151,6 +154,9 @@ pub enum Event {
         phase: Phase,
         /// What went wrong, if anything.
         error: Option<String>,
+        /// What was agreed on with the client, where it speaks TLS: told with its first request.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        client_tls: Option<Box<TlsReport>>,
     },
     /// A relayed byte stream is over, well or badly.
     ConnectionDone(Box<ConnectionDone>),
@@ -236,6 +242,9 @@ pub struct ConnectionDone {
     pub peer: SocketAddr,
     /// For whom the client stands, by its PROXY header.
     pub stands_for: Option<SocketAddr>,
+    /// Where the client asked to go, by SOCKS5 or HTTP CONNECT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_for: Option<String>,
     /// The address that was connected to.
     pub server: Option<SocketAddr>,
     /// Bytes given to the server's kernel. The client's and the relay's PROXY headers are not counted.
@@ -374,6 +383,8 @@ pub enum Phase {
     Tunnel,
     /// Reading the client's PROXY header.
     ProxyHeader,
+    /// Hearing where the client wants to go.
+    Asking,
     /// The client's TLS handshake.
     ClientHandshake,
     /// The TLS handshake with the target.
@@ -458,6 +469,7 @@ impl Phase {
             Self::ResponseBody => "response-body",
             Self::Tunnel => "tunnel",
             Self::ProxyHeader => "proxy-header",
+            Self::Asking => "asking",
             Self::ClientHandshake => "client-handshake",
             Self::ServerHandshake => "server-handshake",
             Self::Data => "data",

@@ -23,27 +23,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use tokio::io::{AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::Limits;
 use crate::buffer::{Buffer, Buffers};
 use crate::event::{EndedBy, Phase};
 use crate::http::body::Body;
 use crate::http::request::RequestHead;
 use crate::http::response::ResponseHead;
 use crate::pool::Lent;
-use crate::stream::{CopyError, HeadError, copy_body, read_head, write_all, write_message};
+use crate::stream::{CopyError, HeadError, Tally, copy_body, read_head, write_all, write_message};
+use crate::throttle::{Throttle, Throttles};
+use crate::transport::{ReadEnd, Transport, WriteEnd};
+use crate::{Expect, Limits};
 
 /// What an exchange works with.
 pub(crate) struct Exchange<'a> {
-    pub(crate) client: &'a mut TcpStream,
+    pub(crate) client: &'a mut Transport,
     /// What was read from the client beyond the request's head.
     pub(crate) buffer: &'a mut Buffer,
     pub(crate) request: &'a RequestHead,
     pub(crate) limits: &'a Limits,
+    /// Who answers a request that waits with its body.
+    pub(crate) expect: Expect,
+    pub(crate) throttles: Option<&'a Throttles>,
     pub(crate) buffers: &'a Arc<Buffers>,
     pub(crate) draining: &'a watch::Receiver<bool>,
     pub(crate) progress: &'a Progress,
@@ -57,6 +60,8 @@ pub(crate) struct Progress {
     /// The final status, once its head is on the way to the client; 0 before.
     status: AtomicU16,
     pub(crate) uploaded: AtomicBool,
+    /// Whether the client was told to go on with its body.
+    continued: AtomicBool,
 }
 
 /// How an exchange ended well.
@@ -122,6 +127,7 @@ impl Exchange<'_> {
     /// Sends the head (as the origin is to get it) and forwards the rest of both messages.
     pub(crate) async fn run(&mut self, head: &[u8], lent: &mut Lent) -> Result<Finished, Failure> {
         self.progress.uploaded.store(false, Ordering::Relaxed);
+        self.answer_expectation().await?;
         let reused = lent.reused;
         let origin = &mut lent.connection().stream;
         let mut body = self.request.body();
@@ -133,6 +139,25 @@ impl Exchange<'_> {
         }
     }
 
+    /// Tells a client that waits with its body to go on, where that is this relay's to say. The origin is sent
+    /// the expectation all the same: it is part of what came.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc9110#section-15.2.1
+    //# The server intends to send a final response after the request has
+    //# been fully received and acted upon.
+    async fn answer_expectation(&mut self) -> Result<(), Failure> {
+        let waits = self.request.version_1_1
+            && self.request.fields.waits
+            && !self.request.body().is_done()
+            && self.buffer.is_empty();
+        let first = !self.progress.continued.load(Ordering::Relaxed);
+        if self.expect == Expect::Answer && waits && first {
+            send(self.client, b"HTTP/1.1 100 Continue\r\n\r\n", self.limits).await?;
+            self.progress.continued.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
     /// Writes the head, and with it what the kernel takes of the body's bytes at hand; returns how many
     /// of those are still to be written. A connection that refuses its very first byte has sent nothing:
     /// then the request may go elsewhere, and the buffer still holds all of it.
@@ -140,7 +165,7 @@ impl Exchange<'_> {
         &mut self,
         head: &[u8],
         body: &mut Body,
-        origin: &mut TcpStream,
+        origin: &mut Transport,
     ) -> Result<usize, Failure> {
         let patience = self.limits.body_timeout;
         let accepted = body
@@ -150,6 +175,7 @@ impl Exchange<'_> {
             IoSlice::new(head),
             IoSlice::new(&self.buffer.filled()[..accepted]),
         ];
+        let before = origin.taken();
         let first = tokio::time::timeout(patience, origin.write_vectored(&pieces)).await;
         let taken = match first {
             Ok(Ok(taken)) if taken > 0 => taken,
@@ -160,7 +186,7 @@ impl Exchange<'_> {
                 let error = CopyError::Write(error);
                 let mut failure =
                     Failure::new(EndedBy::Server, Phase::RequestBody, Some(502), &error);
-                failure.retry = true;
+                failure.retry = origin.taken() == before;
                 return Err(failure);
             }
             Err(_elapsed) => return Err(upload_failure(&CopyError::WriteTimeout)),
@@ -179,18 +205,22 @@ impl Exchange<'_> {
         &mut self,
         mut body: Body,
         owed: usize,
-        origin: &mut TcpStream,
+        origin: &mut Transport,
         reused: bool,
     ) -> Result<Response, Failure> {
         let (mut client_read, client_write) = self.client.split();
         let (origin_read, mut origin_write) = origin.split();
         let (progress, limits, request) = (self.progress, self.limits, self.request);
+        let throttles = self.throttles;
         let buffer = &mut *self.buffer;
         let mut upload = pin!(async {
             let patience = limits.body_timeout;
             let (from, to) = (&mut client_read, &mut origin_write);
-            let copied = &progress.bytes_up;
-            copy_body(from, buffer, &mut body, owed, to, patience, copied).await?;
+            let tally = Tally {
+                copied: &progress.bytes_up,
+                throttle: throttles.map(|throttles| &*throttles.up),
+            };
+            copy_body(from, buffer, &mut body, owed, to, patience, tally).await?;
             progress.uploaded.store(true, Ordering::Relaxed);
             Ok(())
         });
@@ -201,6 +231,7 @@ impl Exchange<'_> {
                 progress,
                 draining: self.draining,
                 unanswered: reused,
+                throttle: throttles.map(|throttles| &*throttles.down),
                 origin: origin_read,
                 client: client_write,
                 buffer: self.buffers.lend(),
@@ -245,7 +276,7 @@ impl Exchange<'_> {
     /// Forwards bytes both ways until both sides have finished; each side's end is passed on.
     async fn tunnel(
         &mut self,
-        origin: &mut TcpStream,
+        origin: &mut Transport,
         leftover: Buffer,
     ) -> Result<Finished, Failure> {
         let failure = |error: &CopyError| Failure::new(EndedBy::Client, Phase::Tunnel, None, error);
@@ -284,8 +315,9 @@ struct Download<'a> {
     /// Whether the origin may have closed the connection before the request reached it: it was used
     /// before, and not a byte of response has come.
     unanswered: bool,
-    origin: ReadHalf<'a>,
-    client: WriteHalf<'a>,
+    throttle: Option<&'a Throttle>,
+    origin: ReadEnd<'a>,
+    client: WriteEnd<'a>,
     buffer: Buffer,
 }
 
@@ -300,7 +332,8 @@ impl Download<'_> {
                 //# of the 1xx response.
                 //= https://www.rfc-editor.org/rfc/rfc9110#section-15.2
                 //# a server MUST NOT send a 1xx response to an HTTP/1.0 client
-                if self.request.version_1_1 {
+                let told = head.status == 100 && self.progress.continued.load(Ordering::Relaxed);
+                if self.request.version_1_1 && !told {
                     let forwarded = head.forwarded(raw, false);
                     let head = forwarded.as_deref().unwrap_or(raw);
                     send(&mut self.client, head, self.limits).await?;
@@ -359,7 +392,10 @@ impl Download<'_> {
             0,
             &mut self.client,
             self.limits.body_timeout,
-            &self.progress.bytes_down,
+            Tally {
+                copied: &self.progress.bytes_down,
+                throttle: self.throttle,
+            },
         )
         .await
         .map_err(|error| download_failure(&error))?;

@@ -8,7 +8,7 @@
 //!              client)     request)    connections)                  on each side)
 //! ```
 //!
-//! TLS can be ended on either side, or on both (`tls`).
+//! TLS can be ended on either side, or on both: of HTTP (`transport`), and of byte streams (`tls`).
 //!
 //! - [`Config`] says what to listen on and how; [`check()`] tells what the kernel makes of it.
 //! - [`run`] serves until it is told to stop, and reports everything as [`Event`]s.
@@ -43,11 +43,14 @@ mod looks;
 mod meter;
 mod pool;
 mod proxy_protocol;
+mod relayed;
 mod server;
 mod session;
 mod stream;
 mod tcp;
+mod throttle;
 mod tls;
+mod transport;
 pub mod trunk;
 mod upstream;
 mod watch;
@@ -56,10 +59,11 @@ pub use check::{CheckError, RelayReport, Report, check};
 use cidr::Admission;
 pub use cidr::{Cidr, ParseCidrError};
 pub use config::{
-    Admin, AdminOptions, Balance, BalanceOptions, Balancing, Check, Config, ConfigError, Front,
-    HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits, PoolOptions, PrimeOptions, Priming,
-    Target, TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay, TlsCertificate, TlsClients,
-    TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay, TlsRoute, TlsRouteOptions, TlsServer,
+    Admin, AdminOptions, Asking, Balance, BalanceOptions, Balancing, Check, Config, ConfigError,
+    ConfigOptions, Destination, Expect, Front, HttpOptions, HttpRelay, LimitOptions, Limits,
+    PoolLimits, PoolOptions, PrimeOptions, Priming, Reach, Target, TcpLimitOptions, TcpLimits,
+    TcpOptions, TcpRelay, TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits, TlsOptions,
+    TlsRelay, TlsRoute, TlsRouteOptions, TlsServer, TlsSideOptions, TlsSides, Transparency,
     Upstream,
 };
 pub use event::{
@@ -67,8 +71,9 @@ pub use event::{
 };
 pub use proxy_protocol::Version as ProxyVersion;
 pub use server::{Order, RunError, run};
+pub use tcp::users::UsersError;
 pub use tls::authority::{Authority, AuthorityError};
-pub use tls::settings::TlsError;
+pub use tls::handshakes::TlsError;
 
 /// An error and its sources in one line, for events: they have no place for a chain.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {

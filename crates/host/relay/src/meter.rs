@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::event::{ConnectionDone, EndedBy, Event, Phase};
+use crate::event::{ConnectionDone, EndedBy, Event, Phase, TlsReport};
 use crate::watch::{Entry, Watch};
 use histogram::Histogram;
 pub(crate) use prometheus::write;
@@ -60,6 +60,10 @@ struct Counts {
     request: Histogram,
     targets: BTreeMap<String, bool>,
     warnings: BTreeMap<&'static str, u64>,
+    /// By side, version, and whether a session was resumed.
+    handshakes: BTreeMap<(Side, String, bool), u64>,
+    /// What was read back last, by side, profile and option.
+    options: BTreeMap<(Side, String, &'static str), String>,
 }
 
 /// A listener, for the administrator.
@@ -143,9 +147,11 @@ impl Meter {
                 hot,
                 ended_by,
                 phase,
+                client_tls,
                 ..
             } => {
                 let mut counts = self.counts();
+                counts.handshake(Side::Client, client_tls.as_deref());
                 *counts.ended.entry((*ended_by, *phase)).or_insert(0) += 1;
                 *counts
                     .requests
@@ -166,14 +172,30 @@ impl Meter {
                 local,
                 peer,
                 seconds,
+                tls,
                 ..
             } => {
-                self.counts().connect.add(*seconds);
+                let mut counts = self.counts();
+                counts.connect.add(*seconds);
+                counts.handshake(Side::Server, tls.as_deref());
+                drop(counts);
                 let ends = local.map(|local| (local, *peer));
                 let entry = self.watch.pooled(self.listen, ends);
                 self.pooled().insert(*connection, entry);
             }
             Event::Closed { connection, .. } => _ = self.pooled().remove(connection),
+            Event::Applied {
+                side,
+                profile,
+                options,
+                ..
+            } => {
+                let mut counts = self.counts();
+                for option in options {
+                    let key = (*side, profile.clone(), option.option);
+                    counts.options.insert(key, option.effective.clone());
+                }
+            }
             Event::Refused { .. } => self.counts().refused += 1,
             Event::Warning { name, .. } => *self.counts().warnings.entry(name).or_insert(0) += 1,
             Event::Target {
@@ -182,7 +204,6 @@ impl Meter {
                 self.counts().targets.insert(target.clone(), *available);
             }
             Event::Listening { .. }
-            | Event::Applied { .. }
             | Event::Primed { .. }
             | Event::PrimingFailed { .. }
             | Event::PoolReady { .. }
@@ -268,6 +289,13 @@ impl Meter {
 // === impl Counts ===
 
 impl Counts {
+    fn handshake(&mut self, side: Side, report: Option<&TlsReport>) {
+        if let Some(report) = report {
+            let key = (side, report.version.clone(), report.resumed);
+            *self.handshakes.entry(key).or_insert(0) += 1;
+        }
+    }
+
     fn connection(&mut self, done: &ConnectionDone) {
         *self.ended.entry((done.ended_by, done.phase)).or_insert(0) += 1;
         self.bytes_up += done.bytes_up;
@@ -275,6 +303,8 @@ impl Counts {
         if let Some(seconds) = done.connect_seconds {
             self.connect.add(seconds);
         }
+        self.handshake(Side::Client, done.client_tls.as_ref());
+        self.handshake(Side::Server, done.server_tls.as_ref());
         let sides = [
             (Side::Client, &done.client_side),
             (Side::Server, &done.server_side),

@@ -21,6 +21,8 @@ use tokio::time::Instant;
 use crate::HttpRelay;
 use crate::event::{Event, Events};
 use crate::looks::Looks;
+use crate::throttle::Throttles;
+use crate::tls::handshakes::Handshakes;
 pub(crate) use connection::{Connection, Temperature};
 pub(crate) use dial::DialError;
 pub(crate) use keeper::keep;
@@ -30,6 +32,8 @@ use crate::upstream::Group;
 /// The connections to one origin.
 pub(crate) struct Pool {
     pub(crate) relay: Arc<HttpRelay>,
+    pub(crate) handshakes: Handshakes,
+    pub(crate) throttles: Option<Throttles>,
     pub(crate) events: Events,
     /// Whether the kernel forgets congestion windows over idle time, where the algorithm lets it.
     forgets_windows: bool,
@@ -91,18 +95,25 @@ impl Drop for Waiting<'_> {
 // === impl Pool ===
 
 impl Pool {
-    pub(crate) fn new(relay: Arc<HttpRelay>, events: Events, forgets_windows: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        relay: Arc<HttpRelay>,
+        handshakes: Handshakes,
+        events: Events,
+        forgets_windows: bool,
+    ) -> Arc<Self> {
         let front = &relay.front;
         let targets = Group::new(
-            &front.target,
+            front.targets(),
             &front.balancing,
             &front.server_profile,
             Arc::clone(&events),
         );
         Arc::new(Self {
             targets,
+            throttles: Throttles::new(front.bandwidth),
             slots: Arc::new(Semaphore::new(relay.pool.max_connections)),
             relay,
+            handshakes,
             events,
             forgets_windows,
             idle: Mutex::default(),
@@ -230,7 +241,7 @@ impl Pool {
     /// used last has cooled least), and whether it is hot.
     fn take_idle(&self) -> Option<(Connection, bool)> {
         loop {
-            let (connection, hot) = {
+            let (mut connection, hot) = {
                 let mut idle = self.idle();
                 let hot = idle
                     .iter()
@@ -238,7 +249,7 @@ impl Pool {
                 let index = hot.or_else(|| idle.len().checked_sub(1))?;
                 (idle.remove(index), hot.is_some())
             };
-            match self.unusable(&connection) {
+            match self.unusable(&mut connection) {
                 None => return Some((connection, hot)),
                 Some(why) => self.close(connection, why),
             }
@@ -256,7 +267,7 @@ impl Pool {
     }
 
     /// Why a connection cannot serve another request, if so.
-    fn unusable(&self, connection: &Connection) -> Option<&'static str> {
+    fn unusable(&self, connection: &mut Connection) -> Option<&'static str> {
         connection.lost().or_else(|| self.expired(connection))
     }
 
@@ -307,12 +318,13 @@ impl Pool {
         self.changed.notify_waiters();
     }
 
-    fn close(&self, connection: Connection, why: &str) {
+    fn close(&self, mut connection: Connection, why: &str) {
         self.emit(Event::Closed {
             connection: connection.id,
             requests: connection.requests,
             why: why.to_owned(),
         });
+        connection.stream.say_goodbye();
         drop(connection);
         // A slot is free: somebody who waits for a connection may make one.
         self.returned.notify_one();
@@ -331,7 +343,7 @@ impl Pool {
             let mut profile = self.relay.front.server_profile.clone();
             // The path's rate may have taken its place.
             profile.max_pacing_rate = None;
-            let (stream, peer) = (&connection.stream, connection.peer);
+            let (stream, peer) = (connection.stream.tcp(), connection.peer);
             self.looks.at_server(&self.events, &profile, stream, peer);
         }
     }

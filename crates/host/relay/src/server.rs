@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 
 use profile::Side;
+use sys::privilege::{PrivilegeError, User};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -15,7 +16,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::admin::{Board, Desk, Posted};
 use crate::event::{Event, Events};
 use crate::meter::Meter;
-use crate::tls::settings::TlsError;
+use crate::tcp::users::UsersError;
+use crate::tls::handshakes::TlsError;
 use crate::watch::{Reader, Watch};
 use crate::{Admin, Config, admin, door, host};
 use listener::Listener;
@@ -73,11 +75,37 @@ pub enum RunError {
         #[source]
         source: Box<TlsError>,
     },
+    /// The file of those who may ask for a target cannot be used.
+    #[error("the relay on {address} does not know its users")]
+    Users {
+        /// The address to listen on.
+        address: SocketAddr,
+        /// What is wrong.
+        #[source]
+        source: Box<UsersError>,
+    },
+    /// A listener cannot have addresses that are not this host's.
+    #[error("the listener on {address} cannot be transparent, which takes CAP_NET_ADMIN")]
+    Transparent {
+        /// The address to listen on.
+        address: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The relay cannot go on as another user.
+    #[error("cannot give up the privileges of the start")]
+    Privilege(#[source] PrivilegeError),
+    /// A running relay cannot become another user's.
+    #[error("`user` cannot change while the relay runs: start it again")]
+    UserChanged,
 }
 
 /// All listeners, and what their tasks are told.
 struct Fleet {
     events: Events,
+    /// The user that the relay runs as, where it was told.
+    user: Option<String>,
     board: Board,
     watch: Arc<Watch>,
     admin: Option<Administration>,
@@ -124,6 +152,7 @@ pub async fn run(
             noticed.notice(&event);
             events(event);
         }),
+        user: config.user.clone(),
         board: Board::default(),
         watch,
         admin: None,
@@ -131,7 +160,12 @@ pub async fn run(
         draining: watch::channel(false).0,
         servers: JoinSet::new(),
     };
+    let user = config.user.as_deref().map(User::find).transpose();
+    let user = user.map_err(RunError::Privilege)?;
     fleet.put_into_effect(config, sockets)?;
+    if let Some(user) = user {
+        user.assume().map_err(RunError::Privilege)?;
+    }
     let listeners = fleet.listeners.len();
     (fleet.events)(Event::Ready { listeners });
     while let Some(Order::Reload(config)) = orders.recv().await {
@@ -162,6 +196,9 @@ impl Fleet {
         mut handed: Vec<std::net::TcpListener>,
     ) -> Result<(), RunError> {
         while self.servers.try_join_next().is_some() {}
+        if config.user != self.user {
+            return Err(RunError::UserChanged);
+        }
         let forgets_windows = host::forgets_windows();
         let admin = config.admin.clone();
         let relays = service::prepare(config, forgets_windows)?;
@@ -176,7 +213,7 @@ impl Fleet {
             });
             let socket = match open {
                 Some(open) => Arc::clone(&open.socket),
-                None => Arc::new(listener::open(front, &mut handed)?),
+                None => Arc::new(listener::open(front, relay.is_transparent(), &mut handed)?),
             };
             sockets.push(socket);
         }

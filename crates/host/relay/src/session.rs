@@ -1,23 +1,25 @@
 //! One client's connection: its requests, one after the other.
 
+mod arrival;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use crate::buffer::{Buffer, Buffers};
-use crate::event::{EndedBy, Event, Phase};
+use crate::event::{EndedBy, Event, Phase, TlsReport};
 use crate::exchange::{Exchange, Failure, Finished, Progress};
 use crate::http::head::leading_empty_line;
 use crate::http::request::RequestHead;
 use crate::pool::{DialError, Lent, Pool};
 use crate::server::Service;
 use crate::stream::{HeadError, read_head, write_all};
+use crate::transport::Transport;
 
 /// How long, and for how many bytes, a client that is being turned away may finish what it is sending.
 /// Closed at once, its unread bytes would make the kernel reset the connection, and the response that
@@ -28,10 +30,12 @@ const LINGER_BYTES: usize = 16 << 20;
 /// Connections on which a request may be tried before giving up.
 const ATTEMPTS: usize = 3;
 
+pub(crate) use arrival::Arrival;
+
 /// A client's connection.
 pub(crate) struct Session {
     pub(crate) id: u64,
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Transport,
     pub(crate) peer: SocketAddr,
     pub(crate) pool: Arc<Pool>,
     /// What serves the next request, after a reload.
@@ -65,6 +69,8 @@ struct Record {
     connection: Option<u64>,
     hot: bool,
     progress: Progress,
+    /// Of a client's first request.
+    client_tls: Option<TlsReport>,
 }
 
 impl Session {
@@ -79,16 +85,16 @@ impl Session {
                 Some(buffer) => buffer,
                 None => match self.first_bytes().await {
                     Some(buffer) => buffer,
-                    None => return,
+                    None => return self.close().await,
                 },
             };
             match self.serve_request(&mut buffer, first).await {
                 Next::Request => held = Some(buffer),
-                Next::Close => return,
+                Next::Close => return self.close().await,
                 Next::Linger => return self.linger().await,
                 Next::Reset => {
                     // A response cut short must not look like one that lasts until the close.
-                    let _ = self.stream.set_zero_linger();
+                    let _ = self.stream.tcp().set_zero_linger();
                     return;
                 }
             }
@@ -99,12 +105,19 @@ impl Session {
     /// Waits for the first bytes of a request; `None` when the connection is to be closed.
     async fn first_bytes(&mut self) -> Option<Buffer> {
         let deadline = Instant::now() + self.pool.relay.limits.keep_alive_timeout;
+        // TLS may have taken in more than was asked of it: then the socket has nothing to tell.
+        let mut wait = !self.stream.is_tls();
         loop {
-            tokio::select! {
-                biased;
-                readable = timeout_at(deadline, self.stream.readable()) => readable.ok()?.ok()?,
-                _ = self.draining.wait_for(|draining| *draining) => return None,
+            if wait {
+                tokio::select! {
+                    biased;
+                    readable = timeout_at(deadline, self.stream.tcp().readable()) => {
+                        readable.ok()?.ok()?;
+                    }
+                    _ = self.draining.wait_for(|draining| *draining) => return None,
+                }
             }
+            wait = true;
             // Readiness may be a leftover of a read that filled its buffer exactly. Taken for the start
             // of a request, it would end an idle connection with an unasked 408.
             let mut buffer = self.buffers.lend();
@@ -134,6 +147,7 @@ impl Session {
             connection: None,
             hot: false,
             progress: Progress::default(),
+            client_tls: if first { self.stream.report() } else { None },
         };
         let head = match self.receive_head(buffer).await {
             Ok(Some(head)) => head,
@@ -257,6 +271,8 @@ impl Session {
                 buffer,
                 request,
                 limits: &limits,
+                expect: self.pool.relay.expect,
+                throttles: self.pool.throttles.as_ref(),
                 buffers: &self.buffers,
                 draining: &self.draining,
                 progress: &record.progress,
@@ -291,10 +307,10 @@ impl Session {
         let (pool, peer) = (&self.pool, self.peer);
         let profile = &pool.relay.front.client_profile;
         pool.looks
-            .at_client(&pool.events, profile, &self.stream, peer);
-        let far = &lent.connection().stream;
+            .at_client(&pool.events, profile, self.stream.tcp(), peer);
+        let far = lent.connection().stream.tcp();
         pool.looks
-            .at_distance(&pool.events, peer, &self.stream, far);
+            .at_distance(&pool.events, peer, self.stream.tcp(), far);
     }
 
     /// Tells the client, where it can still be told, and the log.
@@ -313,6 +329,15 @@ impl Session {
             (Some(_), _) => Next::Linger,
             (None, Some(_)) => Next::Reset,
             (None, None) => Next::Close,
+        }
+    }
+
+    /// Ends the connection. What was sent is whole: with TLS, that has to be said.
+    async fn close(&mut self) {
+        if self.stream.is_tls() {
+            let deadline = Instant::now() + LINGER;
+            // Nobody waits longer for a client that does not listen.
+            let _ = timeout_at(deadline, self.stream.shutdown()).await;
         }
     }
 
@@ -363,6 +388,7 @@ impl Record {
             ended_by,
             phase,
             error,
+            client_tls: self.client_tls.take().map(Box::new),
         });
     }
 

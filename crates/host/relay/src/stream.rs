@@ -11,6 +11,7 @@ use crate::buffer::Buffer;
 use crate::http::Malformed;
 use crate::http::body::Body;
 use crate::http::head::HeadScanner;
+use crate::throttle::Throttle;
 
 /// No head came.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,24 @@ pub(crate) enum CopyError {
     Write(#[source] io::Error),
     #[error("no byte of the message could be written in time")]
     WriteTimeout,
+}
+
+/// Where the bytes of a body are counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally<'a> {
+    pub(crate) copied: &'a AtomicU64,
+    /// What they are held back by.
+    pub(crate) throttle: Option<&'a Throttle>,
+}
+
+impl Tally<'_> {
+    async fn count(self, bytes: usize) {
+        let count = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.copied.fetch_add(count, Ordering::Relaxed);
+        if let Some(throttle) = self.throttle {
+            throttle.pay(bytes).await;
+        }
+    }
 }
 
 /// Reads until the buffer starts with a complete head, and returns its length.
@@ -77,7 +96,10 @@ pub(crate) async fn write_message(
         .await
         .map_err(|_elapsed| CopyError::WriteTimeout)?
         .map_err(CopyError::Write)?;
-    write_all(writer, head.get(taken..).unwrap_or_default(), patience).await?;
+    let rest = head.get(taken..).unwrap_or_default();
+    if !rest.is_empty() {
+        write_all(writer, rest, patience).await?;
+    }
     let written = taken.saturating_sub(head.len());
     write_all(writer, &body[written..], patience).await
 }
@@ -92,7 +114,7 @@ pub(crate) async fn copy_body(
     mut owed: usize,
     writer: &mut (impl AsyncWrite + Unpin),
     patience: Duration,
-    copied: &AtomicU64,
+    tally: Tally<'_>,
 ) -> Result<(), CopyError> {
     loop {
         let new = &buffer.filled()[owed..];
@@ -101,8 +123,7 @@ pub(crate) async fn copy_body(
         if accepted > 0 {
             write_all(writer, &buffer.filled()[..accepted], patience).await?;
             buffer.consume(accepted);
-            let accepted = u64::try_from(accepted).unwrap_or(u64::MAX);
-            copied.fetch_add(accepted, Ordering::Relaxed);
+            tally.count(accepted).await;
         }
         if body.is_done() {
             return Ok(());
@@ -121,7 +142,7 @@ pub(crate) async fn copy_body(
     }
 }
 
-/// Writes all bytes, as long as some are taken within `patience` each time.
+/// Writes all bytes, as long as some are taken within `patience` each time. What TLS holds back goes as well.
 pub(crate) async fn write_all(
     writer: &mut (impl AsyncWrite + Unpin),
     mut bytes: &[u8],
@@ -138,5 +159,8 @@ pub(crate) async fn write_all(
         }
         bytes = &bytes[count..];
     }
-    Ok(())
+    timeout(patience, writer.flush())
+        .await
+        .map_err(|_elapsed| CopyError::WriteTimeout)?
+        .map_err(CopyError::Write)
 }

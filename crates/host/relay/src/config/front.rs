@@ -6,9 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use profile::{ProfileSet, TcpProfile};
-use units::Span;
+use units::{Rate, Span};
 
-use super::{BalanceOptions, Front, Target};
+use super::{BalanceOptions, Destination, Front};
 use crate::Cidr;
 
 /// Loopback and private networks (RFC 1918, RFC 4193, RFC 4291 §2.5.6): a relay serves a site by default,
@@ -34,9 +34,26 @@ pub(super) struct WrittenFront<'a> {
     pub(super) balance: &'a BalanceOptions,
     pub(super) connections: Option<usize>,
     pub(super) drain_timeout: Option<Span>,
+    pub(super) bandwidth: Option<Rate>,
 }
 
 impl WrittenFront<'_> {
+    /// As [`Self::resolve`], for relays that have one target for all clients.
+    pub(super) fn resolve_with_target(
+        self,
+        profiles: &ProfileSet,
+        problems: &mut Vec<String>,
+    ) -> Option<Front> {
+        let front = self.resolve(profiles, problems)?;
+        if front.target().is_none() {
+            problems.push(format!(
+                "target: `{}` is for [[tcp]] alone: write HOST:PORT",
+                front.destination
+            ));
+        }
+        Some(front)
+    }
+
     /// The valid front; what is wrong goes to `problems`, and nothing is returned where a part is missing.
     pub(super) fn resolve(
         self,
@@ -44,7 +61,7 @@ impl WrittenFront<'_> {
         problems: &mut Vec<String>,
     ) -> Option<Front> {
         let listen = parse::<SocketAddr>(problems, "listen", self.listen);
-        let target = parse::<Target>(problems, "target", self.target);
+        let destination = parse::<Destination>(problems, "target", self.target);
         let mut profile = |name: &str| -> Option<TcpProfile> {
             profiles
                 .resolve(name)
@@ -72,15 +89,23 @@ impl WrittenFront<'_> {
         if connections == 0 {
             problems.push("limits.connections is 0: nobody could connect".into());
         }
+        // One segment per second: with less, no connection would ever open.
+        if self
+            .bandwidth
+            .is_some_and(|rate| rate < Rate::kbit_per_s(12))
+        {
+            problems.push("bandwidth is below 12 kbit/s, one segment per second".into());
+        }
         Some(Front {
             listen: listen?,
-            target: target?,
+            destination: destination?,
             client_profile: client_profile?,
             server_profile: server_profile?,
             balancing,
             allow,
             deny,
             connections,
+            bandwidth: self.bandwidth,
             drain_timeout: span(self.drain_timeout, Duration::from_secs(30)),
         })
     }

@@ -5,7 +5,12 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span};
 
 use super::front::{WrittenFront, span};
-use super::{BalanceOptions, HttpRelay, Limits, PoolLimits, Priming};
+use super::{
+    BalanceOptions, Expect, Front, HttpRelay, Limits, PoolLimits, Priming, TlsSideOptions, Upstream,
+};
+
+/// The port of https.
+const HTTPS: u16 = 443;
 
 /// A relay as it is written: text and numbers, everything optional that has a default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -31,6 +36,15 @@ pub struct HttpOptions {
     /// Rate of the path to the origin, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_rate: Option<Rate>,
+    /// See [`Front::bandwidth`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Rate>,
+    /// See [`HttpRelay::expect`]; `forward` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Expect>,
+    /// TLS on either side.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tls: TlsSideOptions,
     /// The pool of connections to the origin.
     #[serde(default)]
     pub pool: PoolOptions,
@@ -119,7 +133,15 @@ pub struct LimitOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<Span>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshakes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_timeout: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<Span>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 // === impl HttpOptions ===
@@ -138,8 +160,9 @@ impl HttpOptions {
             balance: &self.balance,
             connections: self.limits.connections,
             drain_timeout: self.limits.drain_timeout,
+            bandwidth: self.bandwidth,
         }
-        .resolve(profiles, &mut problems);
+        .resolve_with_target(profiles, &mut problems);
         if self
             .path_rate
             .is_some_and(|rate| rate < Rate::kbit_per_s(8))
@@ -148,6 +171,20 @@ impl HttpOptions {
         }
         let pool = self.pool.resolve(&mut problems);
         let priming = self.prime.resolve(&self.target, &mut problems);
+        // Whoever names the port of https, or anything of TLS, does not want requests to go on in the clear.
+        let asks_for_tls = self.tls != TlsSideOptions::default();
+        let upstream = match &front {
+            _ if asks_for_tls => Upstream::Tls,
+            Some(front) if front.target().is_some_and(|target| target.port == HTTPS) => {
+                Upstream::Tls
+            }
+            _ => Upstream::Plain,
+        };
+        let target = front.as_ref().and_then(Front::target);
+        let host = target.map_or("", |target| &target.host);
+        let tls = self
+            .tls
+            .resolve(upstream, host, &self.balance, &mut problems);
         let limits = self.limits.resolve(&mut problems);
         match front {
             Some(front) if problems.is_empty() => Ok(HttpRelay {
@@ -155,6 +192,8 @@ impl HttpOptions {
                 path_rate: self.path_rate,
                 pool,
                 priming,
+                tls,
+                expect: self.expect.unwrap_or_default(),
                 limits,
             }),
             _ => Err(problems),
@@ -208,7 +247,7 @@ impl PrimeOptions {
             host: self
                 .host
                 .clone()
-                .unwrap_or_else(|| target.strip_suffix(":80").unwrap_or(target).to_owned()),
+                .unwrap_or_else(|| without_default_port(target).to_owned()),
             // Origins commonly accept 8 KiB of header: stay below it with everything else.
             padding: self.padding.unwrap_or(Bytes::kib(6)),
             // A window of W takes about 2 W: slow start sends what it has reached once more.
@@ -258,6 +297,14 @@ impl PrimeOptions {
     }
 }
 
+/// A target as clients write it into `Host`: without the port that its scheme means anyway.
+fn without_default_port(target: &str) -> &str {
+    let plain = target.strip_suffix(":80");
+    plain
+        .or_else(|| target.strip_suffix(":443"))
+        .unwrap_or(target)
+}
+
 // === impl LimitOptions ===
 
 impl LimitOptions {
@@ -271,7 +318,13 @@ impl LimitOptions {
             // Object stores take long to assemble a multipart upload.
             response_timeout: span(self.response_timeout, Duration::from_mins(2)),
             connect_timeout: span(self.connect_timeout, Duration::from_secs(10)),
+            // As for byte streams: see `TlsLimitOptions`.
+            handshakes: self.handshakes.unwrap_or(1_000),
+            handshake_timeout: span(self.handshake_timeout, Duration::from_secs(10)),
         };
+        if limits.handshakes == 0 {
+            problems.push("limits.handshakes is 0: nobody could connect".into());
+        }
         if !(Bytes::kib(1)..=Bytes::kib(128)).contains(&limits.head) {
             problems.push("limits.head is 1 KiB to 128 KiB".into());
         }
@@ -281,6 +334,7 @@ impl LimitOptions {
             ("body-timeout", limits.body_timeout),
             ("response-timeout", limits.response_timeout),
             ("connect-timeout", limits.connect_timeout),
+            ("handshake-timeout", limits.handshake_timeout),
         ] {
             if span.is_zero() {
                 problems.push(format!("limits.{name} is 0 s: every request would fail"));

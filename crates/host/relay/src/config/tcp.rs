@@ -1,13 +1,14 @@
 //! Byte-stream relays.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use profile::ProfileSet;
 use serde::{Deserialize, Serialize};
-use units::Span;
+use units::{Rate, Span};
 
-use super::front::{WrittenFront, span};
-use super::{BalanceOptions, Document, Front};
+use super::front::{WrittenFront, parse, span};
+use super::{BalanceOptions, Destination, Front, Reach};
 use crate::proxy_protocol::Version;
 
 /// One listener and the service behind it, whatever it speaks.
@@ -19,8 +20,30 @@ pub struct TcpRelay {
     pub accept_proxy: bool,
     /// The PROXY header that the service gets before the client's bytes.
     pub send_proxy: Option<Version>,
+    /// How clients ask for their target, where the destination is [`Destination::Asked`].
+    pub asking: Option<Asking>,
+    /// How connections are redirected here, where the destination is [`Destination::Original`].
+    pub transparency: Option<Transparency>,
     /// How long nothing may happen.
     pub limits: TcpLimits,
+}
+
+/// How clients ask for their target, by SOCKS5 or HTTP CONNECT.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Asking {
+    /// What they may ask for; at least one.
+    pub to: Vec<Reach>,
+    /// A file of lines `NAME:PASSWORD`, one of which a client must know; `None`: nobody is asked.
+    pub users: Option<PathBuf>,
+}
+
+/// How connections are redirected to a relay.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Transparency {
+    /// By a TPROXY rule, so that packets arrive with the address they were sent to; by DNAT or REDIRECT where not.
+    pub tproxy: bool,
+    /// Whether the target sees the client's address.
+    pub keep_client_address: bool,
 }
 
 /// How long nothing may happen on a relayed connection.
@@ -42,7 +65,8 @@ pub struct TcpLimits {
 pub struct TcpOptions {
     /// Where clients connect, such as `0.0.0.0:9000`.
     pub listen: String,
-    /// Where they are relayed to, such as `store.example:443`.
+    /// Where they are relayed to, such as `store.example:443`; `asked` is where each asks to go, `original` where
+    /// each was going before the network redirected it.
     pub target: String,
     /// Profile of accepted sockets; `lan` where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +87,21 @@ pub struct TcpOptions {
     /// See [`TcpRelay::send_proxy`]; none where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_proxy: Option<Version>,
+    /// See [`Front::bandwidth`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Rate>,
+    /// See [`Asking::to`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<String>,
+    /// See [`Asking::users`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<PathBuf>,
+    /// See [`Transparency::tproxy`]; `false` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tproxy: Option<bool>,
+    /// See [`Transparency::keep_client_address`]; `false` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_client_address: Option<bool>,
     /// Further targets, and how connections are shared out among them.
     #[serde(default)]
     pub balance: BalanceOptions,
@@ -96,11 +135,6 @@ pub struct TcpLimitOptions {
 // === impl TcpOptions ===
 
 impl TcpOptions {
-    /// These options as a configuration file.
-    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(&Document::from(self.clone()))
-    }
-
     /// The valid relay, or everything that is wrong with it.
     pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<TcpRelay, Vec<String>> {
         let mut problems = Vec::new();
@@ -114,18 +148,67 @@ impl TcpOptions {
             balance: &self.balance,
             connections: self.limits.connections,
             drain_timeout: self.limits.drain_timeout,
+            bandwidth: self.bandwidth,
         }
         .resolve(profiles, &mut problems);
+        let destination = front.as_ref().map(|front| front.destination.clone());
+        let asked = destination == Some(Destination::Asked);
+        let original = destination == Some(Destination::Original);
+        let asking = self.asking(asked, &mut problems);
+        let transparency = self.transparency(original, &mut problems);
+        if (asked || original) && !self.balance.also.is_empty() {
+            problems.push("balance.also: each client has a target of its own".into());
+        }
+        if asked && self.accept_proxy == Some(true) {
+            problems.push("accept-proxy: who asks for a target says so first".into());
+        }
         let limits = self.limits.resolve(&mut problems);
         match front {
             Some(front) if problems.is_empty() => Ok(TcpRelay {
                 front,
                 accept_proxy: self.accept_proxy.unwrap_or(false),
                 send_proxy: self.send_proxy,
+                asking,
+                transparency,
                 limits,
             }),
             _ => Err(problems),
         }
+    }
+
+    fn asking(&self, asked: bool, problems: &mut Vec<String>) -> Option<Asking> {
+        if !asked {
+            if !self.to.is_empty() || self.users.is_some() {
+                problems.push("to and users are for target = \"asked\"".into());
+            }
+            return None;
+        }
+        if self.to.is_empty() {
+            // Never an open proxy by accident.
+            problems.push(
+                "to: say where clients may ask to go, such as [\"*.store.example:443\"]; [\"*\"] is everywhere"
+                    .into(),
+            );
+        }
+        let to = self.to.iter();
+        Some(Asking {
+            to: to.filter_map(|text| parse(problems, "to", text)).collect(),
+            users: self.users.clone(),
+        })
+    }
+
+    fn transparency(&self, original: bool, problems: &mut Vec<String>) -> Option<Transparency> {
+        let transparency = Transparency {
+            tproxy: self.tproxy.unwrap_or(false),
+            keep_client_address: self.keep_client_address.unwrap_or(false),
+        };
+        if transparency.keep_client_address && !transparency.tproxy {
+            problems.push("keep-client-address goes with tproxy = true".into());
+        }
+        if !original && transparency.tproxy {
+            problems.push("tproxy is for target = \"original\"".into());
+        }
+        original.then_some(transparency)
     }
 }
 

@@ -17,7 +17,7 @@ fn a_listener_and_a_target_are_enough() {
     assert_eq!(relay.front.client_profile.name, "lan");
     assert_eq!(relay.front.server_profile.name, "s3");
     assert_eq!(relay.priming.as_ref().unwrap().host, "store.example");
-    assert_eq!(relay.front.target.to_string(), "store.example:80");
+    assert_eq!(relay.front.destination.to_string(), "store.example:80");
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn a_printed_configuration_reads_back_as_itself() {
     options.allow = vec!["10.0.0.0/8".into()];
     options.prime.window = Some(Bytes::mib(2));
     options.pool.min_idle = Some(4);
-    let text = options.to_toml().unwrap();
+    let text = ConfigOptions::from(options.clone()).to_toml().unwrap();
     assert_eq!(
         Config::from_toml(&text).unwrap(),
         Config::http(options).unwrap(),
@@ -149,7 +149,7 @@ fn the_example_has_every_default_as_it_is() {
     let shortest = |front: &Front, kind: &str| {
         format!(
             "[[{kind}]]\nlisten = \"{}\"\ntarget = \"{}\"\n",
-            front.listen, front.target
+            front.listen, front.destination
         )
     };
     let text = shortest(&example.http[0].front, "http")

@@ -5,49 +5,23 @@ use std::time::Duration;
 
 use profile::{ProfileSet, TlsProfile};
 use serde::{Deserialize, Serialize};
-use units::Span;
+use units::{Rate, Span};
 
 use super::front::{WrittenFront, span};
-use super::{BalanceOptions, Document, Front, Target};
+use super::sides::{TlsCertificate, TlsSideOptions, TlsSides, Upstream};
+use super::{BalanceOptions, Front, Target};
 
 /// One listener and the service behind it, with TLS on at least one side.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsRelay {
     /// Listener and service.
     pub front: Front,
-    /// Versions and key exchanges, on both sides.
-    pub profile: TlsProfile,
-    /// How the clients' TLS is ended; `None` where they speak without.
-    pub clients: Option<TlsClients>,
-    /// How TLS to the server is begun; `None` where it is spoken to without.
-    pub server: Option<TlsServer>,
+    /// How TLS is ended and begun.
+    pub sides: TlsSides,
     /// Where clients go who ask for one of these names; all others go to the front's target.
     pub routes: Vec<TlsRoute>,
-    /// Where secrets are written for a capture's reader.
-    pub key_log: Option<PathBuf>,
     /// What clients may take, and how long nothing may happen.
     pub limits: TlsLimits,
-}
-
-/// How the clients' TLS is ended.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct TlsClients {
-    /// The certificates to choose from by the name that the client asks for; at least one, which also
-    /// serves whoever asks for no name or an unknown one.
-    pub certificates: Vec<TlsCertificate>,
-    /// Who signs the certificates that clients must show; `None` where none is asked for.
-    pub authority: Option<PathBuf>,
-}
-
-/// How TLS to the server is begun.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct TlsServer {
-    /// The name that the server's certificate must be for, and that it is asked for.
-    pub name: String,
-    /// Who may sign it; `None`: whom this host trusts.
-    pub authority: Option<PathBuf>,
-    /// What the server is shown where it asks.
-    pub certificate: Option<TlsCertificate>,
 }
 
 /// Where clients go who ask for a name (SNI, RFC 6066 §3).
@@ -59,27 +33,6 @@ pub struct TlsRoute {
     pub target: Target,
     /// The name that the server's certificate must be for, where it is spoken to with TLS.
     pub server_name: String,
-}
-
-/// Files of a certificate chain and its key, in PEM.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct TlsCertificate {
-    /// The certificate, and those between it and its authority.
-    pub cert: PathBuf,
-    /// Its key: PKCS #8, PKCS #1 or SEC 1.
-    pub key: PathBuf,
-}
-
-/// Whether the server is spoken to with TLS.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Upstream {
-    /// Without.
-    Plain,
-    /// With. The default, so that what clients sent encrypted never goes on in the clear unasked.
-    #[default]
-    Tls,
 }
 
 /// A [`TlsRoute`] as it is written.
@@ -130,13 +83,16 @@ pub struct TlsOptions {
     /// Who of them may not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// See [`TlsRelay::profile`].
+    /// See [`Front::bandwidth`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Rate>,
+    /// See [`TlsSides::profile`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_profile: Option<TlsProfile>,
     /// See [`TlsClients::authority`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<PathBuf>,
-    /// See [`TlsRelay::server`].
+    /// See [`TlsSides::server`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
     /// See [`TlsServer::name`]; the target's host where nothing is said.
@@ -145,7 +101,7 @@ pub struct TlsOptions {
     /// See [`TlsServer::authority`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_ca: Option<PathBuf>,
-    /// See [`TlsRelay::key_log`].
+    /// See [`TlsSides::key_log`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_log: Option<PathBuf>,
     /// See [`TlsServer::certificate`].
@@ -192,11 +148,6 @@ pub struct TlsLimitOptions {
 // === impl TlsOptions ===
 
 impl TlsOptions {
-    /// These options as a configuration file.
-    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(&Document::from(self.clone()))
-    }
-
     /// The valid relay, or everything that is wrong with it. No file is read.
     pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<TlsRelay, Vec<String>> {
         let mut problems = Vec::new();
@@ -210,36 +161,30 @@ impl TlsOptions {
             balance: &self.balance,
             connections: self.limits.connections,
             drain_timeout: self.limits.drain_timeout,
+            bandwidth: self.bandwidth,
         }
-        .resolve(profiles, &mut problems);
+        .resolve_with_target(profiles, &mut problems);
         let limits = self.limits.resolve(&mut problems);
-        let upstream = self.upstream.unwrap_or_default();
-        if self.certificates.is_empty() {
-            if upstream == Upstream::Plain {
-                problems.push(
-                    "there is TLS on no side: name a certificate, or say upstream = \"tls\"".into(),
-                );
-            }
-            if self.client_ca.is_some() {
-                problems.push("client-ca asks for TLS from clients: name a certificate".into());
-            }
-        }
-        let asks_for_upstream = self.upstream_name.is_some()
-            || self.upstream_ca.is_some()
-            || self.upstream_certificate.is_some();
-        if upstream == Upstream::Plain && asks_for_upstream {
+        let written = TlsSideOptions {
+            profile: self.tls_profile,
+            client_ca: self.client_ca,
+            upstream: self.upstream,
+            upstream_name: self.upstream_name,
+            upstream_ca: self.upstream_ca,
+            key_log: self.key_log,
+            upstream_certificate: self.upstream_certificate,
+            certificates: self.certificates,
+        };
+        let balance = &self.balance;
+        let target = front.as_ref().and_then(Front::target);
+        let host = target.map_or("", |target| &target.host);
+        let sides = written.resolve(Upstream::Tls, host, balance, &mut problems);
+        if sides.clients.is_none() && sides.server.is_none() {
             problems.push(
-                "upstream-name, upstream-ca and upstream-certificate are for upstream = \"tls\""
-                    .into(),
+                "there is TLS on no side: name a certificate, or say upstream = \"tls\"".into(),
             );
         }
-        if upstream == Upstream::Tls && self.balance.check_path.is_some() {
-            problems.push(
-                "balance.check-path is asked for without TLS: leave it out, connecting is checked"
-                    .into(),
-            );
-        }
-        if self.certificates.is_empty() && !self.routes.is_empty() {
+        if sides.clients.is_none() && !self.routes.is_empty() {
             problems.push("routes go by the name in the client's TLS: name a certificate".into());
         }
         let routes = self
@@ -255,24 +200,10 @@ impl TlsOptions {
         let Some(front) = front.filter(|_| problems.is_empty()) else {
             return Err(problems);
         };
-        let server = (upstream == Upstream::Tls).then(|| TlsServer {
-            name: self
-                .upstream_name
-                .unwrap_or_else(|| front.target.host.clone()),
-            authority: self.upstream_ca,
-            certificate: self.upstream_certificate,
-        });
-        let clients = (!self.certificates.is_empty()).then_some(TlsClients {
-            certificates: self.certificates,
-            authority: self.client_ca,
-        });
         Ok(TlsRelay {
             front,
-            profile: self.tls_profile.unwrap_or_default(),
-            clients,
-            server,
+            sides,
             routes,
-            key_log: self.key_log,
             limits,
         })
     }

@@ -20,6 +20,8 @@ pub(crate) struct Fields {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) upgrade: bool,
+    /// `Expect: 100-continue`.
+    pub(crate) waits: bool,
     /// Names in `Connection` other than `close`, `keep-alive` and `upgrade`, in lower case.
     pub(crate) nominated: Vec<String>,
     upgrade_offered: bool,
@@ -58,6 +60,9 @@ impl Fields {
                             _ => fields.nominated.push(option),
                         }
                     }
+                }
+                name if name.eq_ignore_ascii_case("expect") => {
+                    fields.waits = header.value.eq_ignore_ascii_case(b"100-continue");
                 }
                 name if name.eq_ignore_ascii_case("host") => fields.hosts += 1,
                 name if name.eq_ignore_ascii_case("upgrade") => fields.upgrade_offered = true,

@@ -30,7 +30,7 @@ pub(super) struct Series<'a> {
     listen: SocketAddr,
 }
 
-const METRICS: [Metric; 13] = [
+const METRICS: [Metric; 15] = [
     Metric {
         name: "longhaul_clients",
         kind: "gauge",
@@ -128,6 +128,33 @@ const METRICS: [Metric; 13] = [
         },
     },
     Metric {
+        name: "longhaul_tls_handshakes_total",
+        kind: "counter",
+        help: "TLS handshakes that came to their end, told with the connection or its first request.",
+        series: |series, reading| {
+            for ((side, version, resumed), count) in &reading.counts.handshakes {
+                let side = name(*side);
+                let labels = format!("side=\"{side}\",version=\"{version}\",resumed=\"{resumed}\"");
+                series.add("", &labels, count);
+            }
+        },
+    },
+    Metric {
+        name: "longhaul_option_info",
+        kind: "gauge",
+        help: "Socket options in effect as they were read back last; always 1.",
+        series: |series, reading| {
+            for ((side, profile, option), effective) in &reading.counts.options {
+                let (side, profile) = (name(*side), escaped(profile));
+                let labels = format!(
+                    "side=\"{side}\",profile=\"{profile}\",option=\"{option}\",effective=\"{}\"",
+                    escaped(effective)
+                );
+                series.add("", &labels, 1);
+            }
+        },
+    },
+    Metric {
         name: "longhaul_connect_seconds",
         kind: "histogram",
         help: "From the start of name resolution to the open connection to the target.",
@@ -183,9 +210,82 @@ impl Series<'_> {
     }
 }
 
+/// As a label's value stands between its quotes.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
+    text.replace('\n', "\\n")
+}
+
 fn name(side: Side) -> &'static str {
     match side {
         Side::Client => "client",
         Side::Server => "server",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLES: [(&str, &str); 3] = [
+        (
+            "alerts.yml",
+            include_str!("../../../../../examples/prometheus/alerts.yml"),
+        ),
+        (
+            "alerts-test.yml",
+            include_str!("../../../../../examples/prometheus/alerts-test.yml"),
+        ),
+        (
+            "relay.json",
+            include_str!("../../../../../examples/grafana/relay.json"),
+        ),
+    ];
+
+    /// Names as a query writes them: a histogram's series have endings of their own.
+    fn named(text: &str) -> Vec<&str> {
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        let starts = text.match_indices("longhaul_").map(|(start, _)| start);
+        starts
+            .map(|start| {
+                let rest = &text[start..];
+                &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())]
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_examples_ask_only_for_metrics_that_there_are() {
+        for (file, text) in EXAMPLES {
+            let names = named(text);
+            assert!(names.len() > 3, "{file}");
+            for name in names {
+                let known = METRICS.iter().any(|metric| {
+                    let histogram = metric.kind == "histogram";
+                    let ending = name.strip_prefix(metric.name);
+                    ending.is_some_and(|ending| {
+                        ending.is_empty()
+                            || histogram && ["_bucket", "_sum", "_count"].contains(&ending)
+                    })
+                });
+                assert!(known, "{file}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_dashboard_is_json_and_every_panel_asks_for_something() {
+        let dashboard: serde_json::Value = serde_json::from_str(EXAMPLES[2].1).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        assert!(panels.len() >= 8);
+        for panel in panels {
+            let targets = panel["targets"].as_array().unwrap();
+            assert!(!targets.is_empty(), "{}", panel["title"]);
+        }
+    }
+
+    #[test]
+    fn what_a_label_says_cannot_end_it() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
     }
 }

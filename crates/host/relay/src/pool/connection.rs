@@ -2,18 +2,18 @@ use std::net::SocketAddr;
 
 use sys::socket::IdleState;
 use sys::tcp_info::TcpInfo;
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use units::Bytes;
 
 use crate::event::Missing;
+use crate::transport::Transport;
 use crate::upstream::Place;
 
 /// An open connection to the origin.
 pub(crate) struct Connection {
     pub(crate) id: u64,
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Transport,
     pub(crate) peer: SocketAddr,
     pub(crate) born: Instant,
     /// When it last carried something.
@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     /// Whether its cooling has been told.
     pub(crate) told_cool: bool,
     /// Where it counts as open.
-    pub(super) _place: Place,
+    pub(super) _place: Option<Place>,
     /// The permit for its existence.
     pub(super) _slot: OwnedSemaphorePermit,
 }
@@ -58,7 +58,7 @@ impl Connection {
         let Some(target) = self.hot_window else {
             return Temperature::Unprimed;
         };
-        let Ok(info) = TcpInfo::of(&self.stream) else {
+        let Ok(info) = TcpInfo::of(self.stream.tcp()) else {
             return Temperature::Unprimed;
         };
         let why = if self.forgets_windows && self.used.elapsed() >= info.rto {
@@ -86,8 +86,8 @@ impl Connection {
     }
 
     /// Whether the connection ended while nobody looked.
-    pub(crate) fn lost(&self) -> Option<&'static str> {
-        match sys::socket::idle_state(&self.stream) {
+    pub(crate) fn lost(&mut self) -> Option<&'static str> {
+        match self.stream.idle_state() {
             IdleState::Quiet => None,
             IdleState::Finished => Some("the origin closed it"),
             IdleState::Unsolicited => Some("the origin sent bytes that nobody asked for"),

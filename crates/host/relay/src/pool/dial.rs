@@ -1,3 +1,4 @@
+use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,11 +8,12 @@ use sys::socket::{self, ApplyError};
 use sys::tcp_info::{TcpInfo, TcpInfoError};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use units::Rate;
 
 use super::{Connection, Pool};
-use crate::event::Event;
+use crate::event::{Event, TlsReport};
+use crate::transport::{Counted, Transport};
 use crate::upstream::{ConnectError, Connected};
 
 /// Faster than any path, and finite: any bound switches the kernel's own pacing on, at 1.2 to 2 windows
@@ -38,6 +40,14 @@ pub(crate) enum DialError {
         #[source]
         source: TcpInfoError,
     },
+    #[error("the TLS handshake with {peer} failed")]
+    Handshake {
+        peer: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the TLS handshake with {peer} took too long")]
+    HandshakeTimeout { peer: SocketAddr },
     #[error("all {connections} connections to the origin were in use for {}", units::format_span(*.waited))]
     Exhausted {
         connections: usize,
@@ -48,7 +58,14 @@ pub(crate) enum DialError {
 impl DialError {
     /// Whether the origin was too slow, rather than absent.
     pub(crate) fn is_timeout(&self) -> bool {
-        matches!(self, Self::Connect(error) if error.is_timeout())
+        match self {
+            Self::Connect(error) => error.is_timeout(),
+            Self::HandshakeTimeout { .. } => true,
+            Self::Pace { .. }
+            | Self::Inspect { .. }
+            | Self::Handshake { .. }
+            | Self::Exhausted { .. } => false,
+        }
     }
 
     /// Whether this relay or its host ran out of something.
@@ -56,13 +73,17 @@ impl DialError {
         match self {
             Self::Exhausted { .. } => true,
             Self::Connect(error) => error.is_resource(),
-            Self::Pace { .. } | Self::Inspect { .. } => false,
+            Self::Pace { .. }
+            | Self::Inspect { .. }
+            | Self::Handshake { .. }
+            | Self::HandshakeTimeout { .. } => false,
         }
     }
 }
 
 impl Pool {
-    /// Makes a connection with the server-side profile in effect, paced where the path's rate is known.
+    /// Makes a connection with the server-side profile in effect, paced where the path's rate is known, and
+    /// shakes hands where the origin is spoken to with TLS.
     pub(super) async fn dial(
         &self,
         slot: OwnedSemaphorePermit,
@@ -86,13 +107,15 @@ impl Pool {
         let info = TcpInfo::of(&stream).map_err(|source| DialError::Inspect { peer, source })?;
         self.pace(&stream, &info, peer)
             .map_err(|source| DialError::Pace { peer, source })?;
+        let stream = self.shake_hands(stream, peer, deadline).await?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.emit(Event::Connected {
             connection: id,
-            local: stream.local_addr().ok(),
+            local: stream.tcp().local_addr().ok(),
             peer,
             rtt_s: info.rtt.as_secs_f64(),
             seconds: started.elapsed().as_secs_f64(),
+            tls: self.report(&stream).map(Box::new),
         });
         let now = Instant::now();
         Ok(Connection {
@@ -108,6 +131,33 @@ impl Pool {
             told_cool: false,
             _place: place,
             _slot: slot,
+        })
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        deadline: Instant,
+    ) -> Result<Transport, DialError> {
+        let Some((connector, name)) = &self.handshakes.connector else {
+            return Ok(Transport::Plain(stream));
+        };
+        let handshake = connector.connect(name.clone(), Counted::new(stream));
+        let stream = timeout_at(deadline, handshake)
+            .await
+            .map_err(|_elapsed| DialError::HandshakeTimeout { peer })?
+            .map_err(|source| DialError::Handshake { peer, source })?;
+        Ok(Transport::Tls(Box::new(stream.into())))
+    }
+
+    /// What was agreed on with the origin, where TLS is spoken.
+    fn report(&self, stream: &Transport) -> Option<TlsReport> {
+        let (_, name) = self.handshakes.connector.as_ref()?;
+        let server_name = Some(name.to_str().into_owned());
+        stream.report().map(|report| TlsReport {
+            server_name,
+            ..report
         })
     }
 

@@ -120,7 +120,15 @@ impl Keeper {
             ..priming.clone()
         };
         let everything = Bytes::new(u64::MAX);
-        match prime::prime(&connection.stream, &one, everything, || async {}, || false).await {
+        match prime::prime(
+            &mut connection.stream,
+            &one,
+            everything,
+            || async {},
+            || false,
+        )
+        .await
+        {
             Ok(_) => {
                 connection.used = Instant::now();
                 connection.primings += 1;
@@ -137,7 +145,7 @@ impl Keeper {
             let mut idle = self.pool.idle();
             let mut index = 0;
             while index < idle.len() {
-                match self.pool.unusable(&idle[index]) {
+                match self.pool.unusable(&mut idle[index]) {
                     Some(why) => gone.push((idle.remove(index), why)),
                     None => index += 1,
                 }
@@ -260,7 +268,7 @@ impl Keeper {
         if self.ready && !self.budget.holds() {
             return Some(connection);
         }
-        let Ok(info) = TcpInfo::of(&connection.stream) else {
+        let Ok(info) = TcpInfo::of(connection.stream.tcp()) else {
             pool.close(connection, "the kernel does not tell its state");
             return None;
         };
@@ -272,14 +280,14 @@ impl Keeper {
             max_requests: priming.max_requests.min(left),
             ..priming.clone()
         };
-        match prime::prime(&connection.stream, &within, target, quiet, wanted).await {
+        match prime::prime(&mut connection.stream, &within, target, quiet, wanted).await {
             Ok(primed) => {
                 self.count(primed.spent.requests, primed.spent.bytes);
                 connection.primings += primed.spent.requests;
                 connection.hot_window = Some(target);
                 let bottleneck = primed.bottleneck.filter(|_| pool.relay.path_rate.is_none());
                 if let Some(rate) = bottleneck
-                    && let Err(error) = pool.pace_at(&connection.stream, rate, connection.peer)
+                    && let Err(error) = pool.pace_at(connection.stream.tcp(), rate, connection.peer)
                 {
                     pool.close(connection, &crate::chain(&error));
                     return None;

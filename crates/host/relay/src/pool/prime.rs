@@ -14,13 +14,14 @@
 //! filling its queue.
 
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sys::tcp_info::{TcpInfo, TcpInfoError};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 use units::{Bytes, Rate};
 
@@ -31,6 +32,7 @@ use crate::http::Malformed;
 use crate::http::body::Body;
 use crate::http::head::HeadScanner;
 use crate::http::response::ResponseHead;
+use crate::transport::Transport;
 
 /// Requests written with one system call: several segments' worth, so that the path, not the loop,
 /// holds data back.
@@ -85,7 +87,7 @@ pub(crate) enum PrimeError {
 ///
 /// On failure, what was spent is told beside the error.
 pub(crate) async fn prime<F: Future<Output = ()>>(
-    stream: &TcpStream,
+    stream: &mut Transport,
     priming: &Priming,
     target: Bytes,
     quiet: impl Fn() -> F,
@@ -131,7 +133,7 @@ pub(crate) fn request(priming: &Priming) -> Vec<u8> {
 }
 
 struct Run<'a> {
-    stream: &'a TcpStream,
+    stream: &'a mut Transport,
     priming: &'a Priming,
     target: Bytes,
     /// [`BATCH`] requests, one after the other.
@@ -183,22 +185,10 @@ impl Run<'_> {
             if writing && self.whole() {
                 quiet().await;
             }
-            let interest = if writing {
-                Interest::READABLE | Interest::WRITABLE
-            } else {
-                Interest::READABLE
-            };
-            let ready = timeout_at(reading_ends, self.stream.ready(interest));
-            let ready = ready
+            let moved = poll_fn(|context| self.poll_move(context, writing, growing));
+            timeout_at(reading_ends, moved)
                 .await
-                .map_err(|_elapsed| PrimeError::Unanswered)?
-                .map_err(PrimeError::Exchange)?;
-            if ready.is_readable() {
-                self.read()?;
-            }
-            if writing && ready.is_writable() {
-                self.write(growing)?;
-            }
+                .map_err(|_elapsed| PrimeError::Unanswered)??;
         }
     }
 
@@ -235,40 +225,67 @@ impl Run<'_> {
         self.batch.len() / BATCH
     }
 
-    /// Writes once: a batch while growing, else only the rest of the request that was begun.
-    fn write(&mut self, growing: bool) -> Result<(), PrimeError> {
-        let offset = self.sent % self.batch.len();
-        let rest = self.request_length() - self.sent % self.request_length();
-        let end = if growing {
-            // No further than the last request that the budget allows.
-            let allowed = usize::try_from(self.priming.max_requests).unwrap_or(usize::MAX);
-            let left = allowed
-                .saturating_mul(self.request_length())
-                .saturating_sub(self.sent);
-            self.batch.len().min(offset + left)
-        } else {
-            offset + rest
-        };
-        match self.stream.try_write(&self.batch[offset..end]) {
-            Ok(count) => self.sent += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(PrimeError::Exchange(error)),
+    /// Takes in what has come and writes once; ready when either moved something.
+    fn poll_move(
+        &mut self,
+        context: &mut Context<'_>,
+        writing: bool,
+        growing: bool,
+    ) -> Poll<Result<(), PrimeError>> {
+        let mut moved = false;
+        let mut bytes = [0; 16 * 1024];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut *self.stream).poll_read(context, &mut buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                return Poll::Ready(Err(PrimeError::Ended));
+            }
+            Poll::Ready(Ok(())) => {
+                self.answers.take(buffer.filled())?;
+                moved = true;
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(PrimeError::Exchange(error))),
+            Poll::Pending => {}
         }
-        Ok(())
+        if writing {
+            let (start, end) = self.piece(growing);
+            let piece = &self.batch[start..end];
+            match Pin::new(&mut *self.stream).poll_write(context, piece) {
+                Poll::Ready(Ok(count)) => {
+                    self.sent += count;
+                    moved = true;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(PrimeError::Exchange(error))),
+                Poll::Pending => {}
+            }
+        } else if let Poll::Ready(Err(error)) = Pin::new(&mut *self.stream).poll_flush(context) {
+            // Until it is ready, TLS holds back the end of a request.
+            return Poll::Ready(Err(PrimeError::Exchange(error)));
+        }
+        if moved {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
     }
 
-    fn read(&mut self) -> Result<(), PrimeError> {
-        let mut bytes = [0; 16 * 1024];
-        match self.stream.try_read(&mut bytes) {
-            Ok(0) => Err(PrimeError::Ended),
-            Ok(count) => self.answers.take(&bytes[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(PrimeError::Exchange(error)),
+    /// What to write next, from where to where in the batch: all of it while growing, else only the rest of
+    /// the request that was begun.
+    fn piece(&self, growing: bool) -> (usize, usize) {
+        let start = self.sent % self.batch.len();
+        if !growing {
+            let rest = self.request_length() - self.sent % self.request_length();
+            return (start, start + rest);
         }
+        // No further than the last request that the budget allows.
+        let allowed = usize::try_from(self.priming.max_requests).unwrap_or(usize::MAX);
+        let left = allowed
+            .saturating_mul(self.request_length())
+            .saturating_sub(self.sent);
+        (start, self.batch.len().min(start + left))
     }
 
     fn inspect(&self) -> Result<TcpInfo, PrimeError> {
-        TcpInfo::of(self.stream).map_err(PrimeError::Inspect)
+        TcpInfo::of(self.stream.tcp()).map_err(PrimeError::Inspect)
     }
 
     fn spent(&self) -> Spent {

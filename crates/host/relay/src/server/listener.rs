@@ -29,9 +29,11 @@ pub(super) struct Listener {
     pub(super) accepted: u64,
 }
 
-/// A listening socket for a relay: the one of its address that was handed over, or a new one.
+/// A listening socket for a relay: the one of its address that was handed over, or a new one. `transparent`: it
+/// gets connections to addresses that are not this host's.
 pub(super) fn open(
     front: &Front,
+    transparent: bool,
     handed: &mut Vec<std::net::TcpListener>,
 ) -> Result<TcpListener, RunError> {
     let address = front.listen;
@@ -42,10 +44,10 @@ pub(super) fn open(
         let socket = handed.swap_remove(index);
         socket.set_nonblocking(true).map_err(failed)?;
         let listener = TcpListener::from_std(socket).map_err(failed)?;
-        door::prepare(&listener, address, &front.client_profile)?;
+        door::prepare(&listener, address, &front.client_profile, transparent)?;
         listener
     } else {
-        door::bind(address, &front.client_profile)?.0
+        door::bind_for(address, &front.client_profile, transparent)?.0
     };
     // Accepted sockets inherit it: see the `tcp` module for what it is about.
     sys::socket::keep_urgent_inline(&listener).map_err(failed)?;
@@ -62,7 +64,7 @@ impl Listener {
         let address = self.socket.local_addr().unwrap_or(front.listen);
         (self.events)(Event::Listening {
             address,
-            target: front.target.to_string(),
+            target: front.destination.to_string(),
         });
         let profile = &front.client_profile;
         if let Ok(applied) = sys::socket::verify(&*self.socket, profile, Side::Client, address) {

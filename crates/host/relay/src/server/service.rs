@@ -14,22 +14,29 @@ use crate::buffer::Buffers;
 use crate::event::Events;
 use crate::meter::Presence;
 use crate::pool::{self, Pool};
-use crate::session::Session;
-use crate::tcp::Tcp;
-use crate::tls::Tls;
+use crate::session::Arrival;
+use crate::tcp::users::Users;
+use crate::tcp::{self, Tcp};
+use crate::tls::handshakes::Handshakes;
 use crate::tls::settings::Settings;
+use crate::tls::{self, Tls};
 use crate::{Config, Front, HttpRelay, TcpRelay, TlsRelay, host};
 
 /// A relay that this host can run.
 pub(super) enum Prepared {
     Http {
-        relay: HttpRelay,
+        relay: Arc<HttpRelay>,
+        handshakes: Handshakes,
         /// The server side's.
         congestion: Option<String>,
     },
-    Tcp(TcpRelay),
+    Tcp {
+        relay: Arc<TcpRelay>,
+        /// Who may ask for a target.
+        users: Option<Users>,
+    },
     Tls {
-        relay: TlsRelay,
+        relay: Arc<TlsRelay>,
         settings: Settings,
     },
 }
@@ -55,11 +62,26 @@ pub(super) fn prepare(config: Config, forgets_windows: bool) -> Result<Vec<Prepa
     let mut all = Vec::new();
     for mut relay in config.http {
         let congestion = try_profiles(&mut relay.front, forgets_windows)?;
-        all.push(Prepared::Http { relay, congestion });
+        let handshakes = tls::for_http(&relay).map_err(|source| RunError::Tls {
+            address: relay.front.listen,
+            source: Box::new(source),
+        })?;
+        all.push(Prepared::Http {
+            relay: Arc::new(relay),
+            handshakes,
+            congestion,
+        });
     }
     for mut relay in config.tcp {
         try_profiles(&mut relay.front, forgets_windows)?;
-        all.push(Prepared::Tcp(relay));
+        let users = tcp::load_users(&relay).map_err(|source| RunError::Users {
+            address: relay.front.listen,
+            source: Box::new(source),
+        })?;
+        all.push(Prepared::Tcp {
+            relay: Arc::new(relay),
+            users,
+        });
     }
     for mut relay in config.tls {
         try_profiles(&mut relay.front, forgets_windows)?;
@@ -67,7 +89,10 @@ pub(super) fn prepare(config: Config, forgets_windows: bool) -> Result<Vec<Prepa
             address: relay.front.listen,
             source: Box::new(source),
         })?;
-        all.push(Prepared::Tls { relay, settings });
+        all.push(Prepared::Tls {
+            relay: Arc::new(relay),
+            settings,
+        });
     }
     Ok(all)
 }
@@ -100,16 +125,37 @@ impl Prepared {
     pub(super) fn front(&self) -> &Front {
         match self {
             Self::Http { relay, .. } => &relay.front,
-            Self::Tcp(relay) => &relay.front,
+            Self::Tcp { relay, .. } => &relay.front,
             Self::Tls { relay, .. } => &relay.front,
         }
     }
 
-    /// Whether `service` does the same already. With TLS never: its files may have changed.
+    /// Whether its listener gets connections to addresses that are not this host's, by a TPROXY rule.
+    pub(super) fn is_transparent(&self) -> bool {
+        match self {
+            Self::Tcp { relay, .. } => relay.transparency.is_some_and(|by| by.tproxy),
+            Self::Http { .. } | Self::Tls { .. } => false,
+        }
+    }
+
+    /// Whether `service` does the same already, with the same certificates.
     pub(super) fn is(&self, service: &Service) -> bool {
         match (self, service) {
-            (Self::Http { relay, .. }, Service::Http(http)) => *relay == *http.pool.relay,
-            (Self::Tcp(relay), Service::Tcp(tcp)) => *relay == *tcp.relay,
+            (
+                Self::Http {
+                    relay, handshakes, ..
+                },
+                Service::Http(http),
+            ) => {
+                let pool = &http.pool;
+                *relay == pool.relay && handshakes.are_of_the_same_files(&pool.handshakes)
+            }
+            (Self::Tcp { relay, users }, Service::Tcp(tcp)) => {
+                *relay == tcp.relay && *users == tcp.users
+            }
+            (Self::Tls { relay, settings }, Service::Tls(tls)) => {
+                *relay == tls.relay && settings.are_of_the_same_files(&tls.settings)
+            }
             _ => false,
         }
     }
@@ -117,20 +163,25 @@ impl Prepared {
     /// Makes ready for clients: from here on, an HTTP relay fills its pool.
     pub(super) fn begin(self, events: &Events, forgets_windows: bool) -> Service {
         match self {
-            Self::Http { relay, congestion } => {
+            Self::Http {
+                relay,
+                handshakes,
+                congestion,
+            } => {
                 host::warn(&relay, forgets_windows, congestion.as_deref(), events);
-                let pool = Pool::new(Arc::new(relay), Arc::clone(events), forgets_windows);
+                let pool = Pool::new(relay, handshakes, Arc::clone(events), forgets_windows);
                 Service::Http(Http {
                     keeper: tokio::spawn(pool::keep(Arc::clone(&pool))).abort_handle(),
                     pool,
                     buffers: Arc::default(),
                 })
             }
-            Self::Tcp(relay) => {
-                Service::Tcp(Arc::new(Tcp::new(Arc::new(relay), Arc::clone(events))))
+            Self::Tcp { relay, users } => {
+                let tcp = Tcp::new(relay, users, Arc::clone(events));
+                Service::Tcp(Arc::new(tcp))
             }
             Self::Tls { relay, settings } => {
-                let tls = Tls::new(Arc::new(relay), settings, Arc::clone(events));
+                let tls = Tls::new(relay, settings, Arc::clone(events));
                 Service::Tls(Arc::new(tls))
             }
         }
@@ -185,7 +236,7 @@ impl Service {
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match self {
             Self::Http(http) => {
-                let session = Session {
+                let arrival = Arrival {
                     id,
                     stream,
                     peer,
@@ -194,7 +245,7 @@ impl Service {
                     buffers: Arc::clone(&http.buffers),
                     draining: draining.clone(),
                 };
-                Box::pin(session.serve())
+                Box::pin(arrival.serve())
             }
             Self::Tcp(tcp) => Box::pin(Arc::clone(tcp).serve(id, stream, peer, presence)),
             Self::Tls(tls) => Box::pin(Arc::clone(tls).serve(id, stream, peer, presence)),

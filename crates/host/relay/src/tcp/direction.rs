@@ -25,10 +25,16 @@ thread_local! {
 
 /// Bytes on their way, and how far the stream has come.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one independent fact of a stream, not a state"
+)]
 pub(super) struct Direction {
     held: Held,
     /// Whether the last read filled what it was given: then the next goes through a pipe.
     bulk: bool,
+    /// Whether it moves small pieces only, one in a turn, because what has moved is counted after each turn.
+    throttled: bool,
     /// Whether the source has sent its FIN.
     ended: bool,
     /// Whether that FIN was passed on.
@@ -58,9 +64,10 @@ enum Held {
 
 impl Direction {
     /// A direction in which `bytes` are to be written first.
-    pub(super) fn beginning_with(bytes: &[u8]) -> Self {
+    pub(super) fn beginning_with(bytes: &[u8], throttled: bool) -> Self {
         Self {
             held: Held::rest(bytes),
+            throttled,
             ..Self::default()
         }
     }
@@ -85,7 +92,8 @@ impl Direction {
         sink: &TcpStream,
         reserve: &Arc<Reserve>,
     ) -> Poll<Result<(), Broken>> {
-        for _ in 0..ROUNDS {
+        let rounds = if self.throttled { 1 } else { ROUNDS };
+        for _ in 0..rounds {
             if self.closed {
                 return Poll::Ready(Ok(()));
             }
@@ -111,7 +119,7 @@ impl Direction {
         sink: &TcpStream,
         reserve: &Arc<Reserve>,
     ) -> Result<(), Broken> {
-        if !self.bulk {
+        if !self.bulk || self.throttled {
             return self.take_small(source, sink);
         }
         let count = if let Some(pipe) = reserve.pipe() {

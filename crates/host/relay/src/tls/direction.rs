@@ -17,6 +17,11 @@ const READ: usize = 64 * 1024;
 /// Rounds of reading and writing before other connections of this thread get their turn.
 const ROUNDS: usize = 16;
 
+/// The rounds of a direction that is throttled or not: what moves in one turn is counted only after it.
+pub(super) const fn rounds(throttled: bool) -> usize {
+    if throttled { 1 } else { ROUNDS }
+}
+
 thread_local! {
     /// Where reads land. No connection holds it: what cannot be written at once moves out, so that an
     /// idle connection costs nothing here and a slow reader at most `READ`.
@@ -58,8 +63,9 @@ impl Direction {
         context: &mut Context<'_>,
         source: &mut Stream,
         sink: &mut Stream,
+        rounds: usize,
     ) -> Poll<Result<(), Broken>> {
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             if self.closed {
                 return Poll::Ready(Ok(()));
             }

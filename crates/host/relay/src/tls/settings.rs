@@ -1,104 +1,13 @@
-//! From a configuration's files to what the TLS library needs.
+//! Where the clients of a relay with TLS go, by the name that they ask for.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use rustls::pki_types::ServerName;
 
-use profile::{TlsGroup, TlsProfile, TlsVersion};
-use rustls::client::WebPkiServerVerifier;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName, pem};
-use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
-use rustls::{
-    ClientConfig, KeyLog, RootCertStore, ServerConfig, SupportedProtocolVersion, version,
-};
-use tokio_rustls::{TlsAcceptor, TlsConnector};
-
-use super::certificates::Certificates;
-use crate::{Target, TlsCertificate, TlsClients, TlsRelay, TlsRoute, TlsServer};
-
-/// TLS cannot be spoken as configured.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file of certificates cannot be used.
-    #[error("cannot read certificates from `{}`", path.display())]
-    Certificates {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: pem::Error,
-    },
-    /// A file of certificates has none.
-    #[error("there is no certificate in `{}`", path.display())]
-    NoCertificate {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A file with a key cannot be used.
-    #[error("cannot read a private key from `{}`", path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: pem::Error,
-    },
-    /// A certificate and its key do not belong together, or are of an unknown kind.
-    #[error("cannot use `{}` with its key", path.display())]
-    Pair {
-        /// The certificate's file.
-        path: PathBuf,
-        /// What the library said.
-        #[source]
-        source: rustls::Error,
-    },
-    /// A certificate of an authority cannot be used.
-    #[error("cannot trust the certificates in `{}`", path.display())]
-    Authority {
-        /// The file.
-        path: PathBuf,
-        /// What the library said.
-        #[source]
-        source: rustls::Error,
-    },
-    /// Peers' certificates cannot be verified.
-    #[error("cannot verify certificates")]
-    Verifier(#[source] VerifierBuilderError),
-    /// This host has no list of authorities.
-    #[error("this host trusts no authority; name one with upstream-ca")]
-    NoAuthorities,
-    /// The server's name is none that a certificate can carry.
-    #[error("`{name}` is no name of a server")]
-    Name {
-        /// The name.
-        name: String,
-        /// What is wrong with it.
-        #[source]
-        source: InvalidDnsNameError,
-    },
-    /// The key log cannot be written.
-    #[error("cannot open the key log `{}`", path.display())]
-    KeyLog {
-        /// The file.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: io::Error,
-    },
-    /// The library refuses the settings.
-    #[error("cannot set up TLS")]
-    Library(#[source] rustls::Error),
-}
+use super::handshakes::{self, Handshakes, TlsError};
+use crate::{Target, TlsRelay, TlsRoute};
 
 /// Both sides of a relay, ready to shake hands.
 pub(crate) struct Settings {
-    pub(super) acceptor: Option<TlsAcceptor>,
-    pub(super) connector: Option<TlsConnector>,
+    pub(super) handshakes: Handshakes,
     routes: Vec<TlsRoute>,
     /// One for each route, and the last for whoever asks for none of their names.
     pub(super) ways: Vec<Way>,
@@ -107,46 +16,40 @@ pub(crate) struct Settings {
 /// Where a client goes.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
-    pub(super) target: Target,
-    pub(super) also: Vec<Target>,
+    pub(super) targets: Vec<Target>,
     /// The name that the server's certificate must be for, where it is spoken to with TLS.
     pub(super) server_name: Option<ServerName<'static>>,
 }
 
-/// Secrets in the format that `SSLKEYLOGFILE` has in other programs.
-#[derive(Debug)]
-struct KeyLogFile(Mutex<File>);
-
-// === impl Settings ===
-
 impl Settings {
     /// Reads all files that the relay names.
     pub(crate) fn load(relay: &TlsRelay) -> Result<Self, TlsError> {
-        let key_log = relay.key_log.as_deref().map(KeyLogFile::open).transpose()?;
-        let clients = relay.clients.as_ref();
-        let acceptor = clients.map(|clients| acceptor(clients, relay.profile, key_log.clone()));
-        let server = relay.server.as_ref();
-        let connector = server.map(|server| connector(server, relay.profile, key_log.clone()));
+        // No application protocol is agreed on with either side, so that both speak the same.
+        let handshakes = Handshakes::load(&relay.sides, &[], relay.limits.handshakes)?;
         let mut ways = Vec::new();
         for route in &relay.routes {
-            let name = server.map(|_| server_name(&route.server_name));
+            let name = relay.sides.server.as_ref();
+            let name = name.map(|_| handshakes::server_name(&route.server_name));
             ways.push(Way {
-                target: route.target.clone(),
-                also: Vec::new(),
+                targets: vec![route.target.clone()],
                 server_name: name.transpose()?,
             });
         }
+        let connector = handshakes.connector.as_ref();
         ways.push(Way {
-            target: relay.front.target.clone(),
-            also: relay.front.balancing.also.clone(),
-            server_name: server.map(|server| server_name(&server.name)).transpose()?,
+            targets: relay.front.targets().cloned().collect(),
+            server_name: connector.map(|(_, name)| name.clone()),
         });
         Ok(Self {
-            acceptor: acceptor.transpose()?,
-            connector: connector.transpose()?,
+            handshakes,
             routes: relay.routes.clone(),
             ways,
         })
+    }
+
+    /// Whether both were made from files of the same content.
+    pub(crate) fn are_of_the_same_files(&self, other: &Self) -> bool {
+        self.handshakes.are_of_the_same_files(&other.handshakes)
     }
 
     /// The index of the way that a client goes who asks for this name.
@@ -155,194 +58,4 @@ impl Settings {
             asked_for.and_then(|name| self.routes.iter().position(|route| route.takes(name)));
         route.unwrap_or(self.routes.len())
     }
-}
-
-fn acceptor(
-    clients: &TlsClients,
-    profile: TlsProfile,
-    key_log: Option<Arc<dyn KeyLog>>,
-) -> Result<TlsAcceptor, TlsError> {
-    let provider = Arc::new(provider(profile));
-    let mut certified = Vec::new();
-    for certificate in &clients.certificates {
-        certified.push(certified_key(certificate, &provider)?);
-    }
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&versions(profile))
-        .map_err(TlsError::Library)?;
-    let builder = if let Some(path) = &clients.authority {
-        let roots = Arc::new(authorities(path)?);
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
-            .build()
-            .map_err(TlsError::Verifier)?;
-        builder.with_client_cert_verifier(verifier)
-    } else {
-        builder.with_no_client_auth()
-    };
-    let mut config = builder.with_cert_resolver(Arc::new(Certificates::new(certified)));
-    // Tickets that hold the session themselves: no memory for clients that never return.
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(TlsError::Library)?;
-    if let Some(key_log) = key_log {
-        config.key_log = key_log;
-    }
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-/// The connector keeps sessions for the next connection: 1.3 tickets, each used once, and 1.2 sessions.
-fn connector(
-    server: &TlsServer,
-    profile: TlsProfile,
-    key_log: Option<Arc<dyn KeyLog>>,
-) -> Result<TlsConnector, TlsError> {
-    let roots = match &server.authority {
-        Some(path) => authorities(path)?,
-        None => trusted_here()?,
-    };
-    let provider = Arc::new(provider(profile));
-    let verifier =
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-            .build()
-            .map_err(TlsError::Verifier)?;
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&versions(profile))
-        .map_err(TlsError::Library)?
-        .with_webpki_verifier(verifier);
-    let mut config = match &server.certificate {
-        Some(certificate) => {
-            let (chain, key) = chain_and_key(certificate)?;
-            let path = certificate.cert.clone();
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|source| TlsError::Pair { path, source })?
-        }
-        None => builder.with_no_client_auth(),
-    };
-    if let Some(key_log) = key_log {
-        config.key_log = key_log;
-    }
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-fn server_name(name: &str) -> Result<ServerName<'static>, TlsError> {
-    ServerName::try_from(name.to_owned()).map_err(|source| TlsError::Name {
-        name: name.to_owned(),
-        source,
-    })
-}
-
-fn provider(profile: TlsProfile) -> CryptoProvider {
-    use aws_lc_rs::kx_group;
-    let groups = profile.groups().iter().map(|group| match group {
-        TlsGroup::X25519MlKem768 => kx_group::X25519MLKEM768,
-        TlsGroup::X25519 => kx_group::X25519,
-        TlsGroup::Secp256r1 => kx_group::SECP256R1,
-        TlsGroup::Secp384r1 => kx_group::SECP384R1,
-    });
-    CryptoProvider {
-        kx_groups: groups.collect(),
-        ..aws_lc_rs::default_provider()
-    }
-}
-
-fn versions(profile: TlsProfile) -> Vec<&'static SupportedProtocolVersion> {
-    let versions = profile.versions().iter().map(|version| match version {
-        TlsVersion::V1_2 => &version::TLS12,
-        TlsVersion::V1_3 => &version::TLS13,
-    });
-    versions.collect()
-}
-
-fn certified_key(
-    certificate: &TlsCertificate,
-    provider: &CryptoProvider,
-) -> Result<Arc<CertifiedKey>, TlsError> {
-    let (chain, key) = chain_and_key(certificate)?;
-    CertifiedKey::from_der(chain, key, provider)
-        .map(Arc::new)
-        .map_err(|source| TlsError::Pair {
-            path: certificate.cert.clone(),
-            source,
-        })
-}
-
-fn chain_and_key(
-    certificate: &TlsCertificate,
-) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-    let chain = certificates(&certificate.cert)?;
-    let key = PrivateKeyDer::from_pem_file(&certificate.key).map_err(|source| TlsError::Key {
-        path: certificate.key.clone(),
-        source,
-    })?;
-    Ok((chain, key))
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let fail = |source| TlsError::Certificates {
-        path: path.to_owned(),
-        source,
-    };
-    let all = CertificateDer::pem_file_iter(path).map_err(fail)?;
-    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(fail)?;
-    if all.is_empty() {
-        return Err(TlsError::NoCertificate {
-            path: path.to_owned(),
-        });
-    }
-    Ok(all)
-}
-
-fn authorities(path: &Path) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        roots
-            .add(certificate)
-            .map_err(|source| TlsError::Authority {
-                path: path.to_owned(),
-                source,
-            })?;
-    }
-    Ok(roots)
-}
-
-/// The authorities of this host. A list with a few certificates that cannot be read is still a list.
-fn trusted_here() -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        return Err(TlsError::NoAuthorities);
-    }
-    Ok(roots)
-}
-
-// === impl KeyLogFile ===
-
-impl KeyLogFile {
-    /// Opens the file to append, for its owner alone.
-    fn open(path: &Path) -> Result<Arc<dyn KeyLog>, TlsError> {
-        let mut options = OpenOptions::new();
-        let file = options.create(true).append(true).mode(0o600).open(path);
-        file.map(|file| Arc::new(Self(Mutex::new(file))) as Arc<dyn KeyLog>)
-            .map_err(|source| TlsError::KeyLog {
-                path: path.to_owned(),
-                source,
-            })
-    }
-}
-
-impl KeyLog for KeyLogFile {
-    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
-        let line = format!("{label} {} {}\n", hex(client_random), hex(secret));
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A full disk must not end the connection that is to be looked into.
-        let _ = file.write_all(line.as_bytes());
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
@@ -87,33 +86,10 @@ impl AsyncWrite for Socket {
 impl Stream {
     /// What the handshake agreed on, for the name that was asked for.
     pub(super) fn report(&self) -> Option<TlsReport> {
-        let Self::Tls(stream) = self else {
-            return None;
-        };
-        let (state, name): (&CommonState, _) = match &**stream {
-            TlsStream::Server(stream) => {
-                let (_, session) = stream.get_ref();
-                (session, session.server_name().map(str::to_owned))
-            }
-            TlsStream::Client(stream) => (stream.get_ref().1, None),
-        };
-        let version = state.protocol_version().map(|version| {
-            if version == ProtocolVersion::TLSv1_3 {
-                "1.3".to_owned()
-            } else {
-                "1.2".to_owned()
-            }
-        });
-        let suite = state.negotiated_cipher_suite();
-        Some(TlsReport {
-            version: version?,
-            cipher_suite: format!("{:?}", suite?.suite()),
-            group: state
-                .negotiated_key_exchange_group()
-                .map(|group| format!("{:?}", group.name())),
-            resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
-            server_name: name,
-        })
+        match self {
+            Self::Plain(_) => None,
+            Self::Tls(stream) => super::report::of(stream),
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn explain(error: &ConnectError) -> Explanation {
         ConnectError::Resolve { .. } | ConnectError::NoAddress { .. } => Reason::TargetUnknown,
         ConnectError::Socket { .. } => Reason::TooManyStreams,
         ConnectError::Timeout { .. } => Reason::TargetTimeout,
-        ConnectError::Profile(_) => Reason::Internal,
+        ConnectError::Profile(_) | ConnectError::From { .. } => Reason::Internal,
         ConnectError::Connect { source, .. } => {
             let kind = source.kind();
             if kind == io::ErrorKind::ConnectionRefused {

@@ -10,7 +10,7 @@ use tokio::net::lookup_host;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{ConnectError, Connected, connect_to, health};
+use super::{ConnectError, Connected, connect_any, health, shares};
 use crate::event::{Event, Events};
 use crate::{Balance, Balancing, Target};
 
@@ -53,15 +53,15 @@ pub(crate) struct Place(Arc<Member>);
 
 impl Group {
     /// The targets of a relay, looked at from now on where the configuration says so.
-    pub(crate) fn new(
-        first: &Target,
+    pub(crate) fn new<'a>(
+        targets: impl IntoIterator<Item = &'a Target>,
         balancing: &Balancing,
         profile: &TcpProfile,
         events: Events,
     ) -> Arc<Self> {
-        let targets = std::iter::once(first).chain(&balancing.also);
         let group = Arc::new(Self {
             members: targets
+                .into_iter()
                 .map(|target| Arc::new(Member::new(target)))
                 .collect(),
             balancing: balancing.clone(),
@@ -94,13 +94,11 @@ impl Group {
             let member = &self.members[index];
             let share = deadline.saturating_duration_since(Instant::now()) / shares(left);
             let error = match self.try_member(member, Instant::now() + share).await {
-                Ok((stream, peer, applied)) => {
+                Ok(connected) => {
                     self.succeeded(member);
                     return Ok(Connected {
-                        stream,
-                        peer,
-                        applied,
-                        place,
+                        place: Some(place),
+                        ..connected
                     });
                 }
                 Err(error) => error,
@@ -146,28 +144,17 @@ impl Group {
         &self,
         member: &Member,
         deadline: Instant,
-    ) -> Result<(tokio::net::TcpStream, SocketAddr, Vec<sys::socket::Applied>), ConnectError> {
+    ) -> Result<Connected, ConnectError> {
         let started = Instant::now();
-        let host = || member.target.host.clone();
-        let late = || ConnectError::Timeout {
-            host: host(),
-            waited: started.elapsed(),
-        };
-        let addresses = timeout_at(deadline, self.resolve(member))
-            .await
-            .map_err(|_elapsed| late())??;
-        let mut failure = ConnectError::NoAddress { host: host() };
-        for (index, &peer) in addresses.iter().enumerate() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let until = Instant::now() + left / shares(addresses.len() - index);
-            match timeout_at(until, connect_to(&self.profile, peer)).await {
-                Ok(Ok((stream, applied))) => return Ok((stream, peer, applied)),
-                Ok(Err(error)) if error.is_resource() => return Err(error),
-                Ok(Err(error)) => failure = error,
-                Err(_elapsed) => failure = late(),
-            }
-        }
-        Err(failure)
+        let host = &member.target.host;
+        let addresses =
+            timeout_at(deadline, self.resolve(member))
+                .await
+                .map_err(|_elapsed| ConnectError::Timeout {
+                    host: host.clone(),
+                    waited: started.elapsed(),
+                })??;
+        connect_any(&self.profile, &addresses, host, deadline).await
     }
 
     /// The member's addresses, in the resolver's order. Known ones are used on where resolving fails: a name
@@ -282,11 +269,6 @@ impl Drop for Group {
     }
 }
 
-/// A number of attempts, for dividing time among them.
-fn shares(left: usize) -> u32 {
-    u32::try_from(left).unwrap_or(u32::MAX).max(1)
-}
-
 // === impl Member ===
 
 impl Member {
@@ -341,7 +323,9 @@ mod tests {
             resolve_every: Duration::from_secs(30),
         };
         let profile = profile::builtin::lan();
-        Group::new(&target("127.0.0.1:1"), &balancing, &profile, Arc::new(drop))
+        let first = target("127.0.0.1:1");
+        let targets = std::iter::once(&first).chain(&balancing.also);
+        Group::new(targets, &balancing, &profile, Arc::new(drop))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longhaul_relay::{EndedBy, Event};
+use longhaul_relay::{EndedBy, Event, Expect};
 use tokio::io::AsyncWriteExt;
 
 use crate::harness::{
@@ -160,6 +160,43 @@ async fn an_expectation_goes_through_and_interim_responses_come_back() {
         let last = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
         origin.write_all(last.as_bytes()).await.unwrap();
         assert_eq!(read_head(&mut client).await, last);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_expectation_can_be_answered_here_and_the_origins_word_is_then_kept() {
+    within(async {
+        let (listener, target) = listen().await;
+        let mut options = plain(target);
+        options.expect = Some(Expect::Answer);
+        let relay = Relay::start(options).await;
+        let mut client = relay.connect().await;
+        let head =
+            b"PUT /k HTTP/1.1\r\nHost: o\r\nExpect: 100-Continue\r\nContent-Length: 4\r\n\r\n";
+        client.write_all(head).await.unwrap();
+        let (mut origin, _) = listener.accept().await.unwrap();
+        // The origin has said nothing yet.
+        let word = "HTTP/1.1 100 Continue\r\n\r\n";
+        assert_eq!(read_head(&mut client).await, word);
+        client.write_all(b"body").await.unwrap();
+        assert_eq!(read_exactly(&mut origin, head.len()).await, head);
+        assert_eq!(read_exactly(&mut origin, 4).await, b"body");
+        origin.write_all(word.as_bytes()).await.unwrap();
+        let last = "HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
+        origin.write_all(last.as_bytes()).await.unwrap();
+        assert_eq!(read_head(&mut client).await, last);
+        // A client whose body comes at once waits for nothing, and is told what the origin says.
+        client
+            .write_all(&[head.as_slice(), b"body"].concat())
+            .await
+            .unwrap();
+        assert_eq!(
+            read_exactly(&mut origin, head.len() + 4).await[head.len()..],
+            *b"body"
+        );
+        origin.write_all(word.as_bytes()).await.unwrap();
+        assert_eq!(read_head(&mut client).await, word);
     })
     .await;
 }

@@ -14,10 +14,11 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use longhaul_relay::{Config, Event, HttpOptions, Order, RunError};
 use sha2::{Digest, Sha256};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 /// Longer than any test here takes on a busy machine; only a hang meets it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -129,7 +130,7 @@ impl Relay {
 }
 
 /// Reads up to and with the empty line after a head.
-pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
+pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await.expect("a complete head"));
@@ -137,7 +138,7 @@ pub(crate) async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-pub(crate) async fn read_exactly(stream: &mut TcpStream, count: usize) -> Vec<u8> {
+pub(crate) async fn read_exactly(stream: &mut (impl AsyncRead + Unpin), count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     stream.read_exact(&mut bytes).await.unwrap();
     bytes
@@ -195,6 +196,11 @@ pub(crate) struct Origin {
 
 impl Origin {
     pub(crate) async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    /// One that speaks TLS where there is an acceptor.
+    pub(crate) async fn start_with(acceptor: Option<TlsAcceptor>) -> Self {
         let (listener, address) = listen().await;
         let origin = Self {
             address,
@@ -212,7 +218,19 @@ impl Origin {
                     answer(request)
                 });
                 let http = hyper::server::conn::http1::Builder::new();
-                tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    match acceptor {
+                        None => http.serve_connection(TokioIo::new(stream), service).await,
+                        Some(acceptor) => match acceptor.accept(stream).await {
+                            Ok(stream) => {
+                                http.serve_connection(TokioIo::new(stream), service).await
+                            }
+                            Err(_) => return,
+                        },
+                    }
+                    .unwrap_or_default();
+                });
             }
         });
         origin

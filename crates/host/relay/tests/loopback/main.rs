@@ -11,15 +11,19 @@
 )]
 
 mod admin;
+mod asked;
 mod balance;
 mod chaos;
 mod forwarding;
 mod harness;
 mod hot_pool;
+mod https;
 mod life;
 mod openssl;
 mod page;
 mod refusals;
 mod reload;
+mod slow;
 mod tcp;
+mod throttle;
 mod tls;

@@ -32,7 +32,7 @@ impl Site {
         Self::named("localhost")
     }
 
-    fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let names = [name.to_owned(), "127.0.0.1".to_owned()];
         let files = Authority::make(directory.path(), &names).unwrap();
@@ -58,7 +58,17 @@ impl Site {
     }
 
     pub(crate) fn connector(&self) -> TlsConnector {
-        TlsConnector::from(Arc::new(self.client().with_no_client_auth()))
+        self.connector_for(&[])
+    }
+
+    /// One that speaks these application protocols.
+    pub(crate) fn connector_for(&self, protocols: &[&str]) -> TlsConnector {
+        let mut config = self.client().with_no_client_auth();
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|name| name.as_bytes().into())
+            .collect();
+        TlsConnector::from(Arc::new(config))
     }
 
     fn connector_showing_its_certificate(&self) -> TlsConnector {
@@ -84,9 +94,19 @@ impl Site {
         PrivateKeyDer::from_pem_file(&self.files.key).unwrap()
     }
 
-    fn acceptor(&self) -> TlsAcceptor {
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor_for(&[])
+    }
+
+    /// One that speaks these application protocols.
+    pub(crate) fn acceptor_for(&self, protocols: &[&str]) -> TlsAcceptor {
         let config = Self::server().with_no_client_auth();
-        let config = config.with_single_cert(self.chain(), self.key()).unwrap();
+        let mut config = config.with_single_cert(self.chain(), self.key()).unwrap();
+        config.ticketer = aws_lc_rs::Ticketer::new().unwrap();
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|name| name.as_bytes().into())
+            .collect();
         TlsAcceptor::from(Arc::new(config))
     }
 
@@ -121,13 +141,13 @@ pub(crate) async fn start(options: TlsOptions) -> Relay {
     Relay::start_with(Config::tls(options).unwrap()).await
 }
 
-async fn connect(relay: &Relay, connector: &TlsConnector) -> TlsStream<TcpStream> {
+pub(crate) async fn connect(relay: &Relay, connector: &TlsConnector) -> TlsStream<TcpStream> {
     let name = ServerName::try_from("localhost").unwrap();
     let stream = connector.connect(name, relay.connect().await).await;
     stream.unwrap().into()
 }
 
-async fn accept(listener: &TcpListener, acceptor: &TlsAcceptor) -> TlsStream<TcpStream> {
+pub(crate) async fn accept(listener: &TcpListener, acceptor: &TlsAcceptor) -> TlsStream<TcpStream> {
     let (stream, _) = listener.accept().await.unwrap();
     acceptor.accept(stream).await.unwrap().into()
 }

@@ -1,0 +1,224 @@
+//! One relayed byte stream, whatever passes over it: how it is forwarded to its end, and what is told of it.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use profile::Side;
+use sys::tcp_info::TcpInfo;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use crate::Front;
+use crate::ending::{Broken, Ended, Idle, both_closed, failure};
+use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport, TlsReport};
+use crate::looks::Looks;
+use crate::meter::Presence;
+use crate::throttle::{Throttles, Tolls};
+use crate::upstream::Connected;
+
+/// What is known of one client's connection, and of the one to the target once there is one.
+pub(crate) struct Account {
+    id: u64,
+    pub(crate) client: Arc<TcpStream>,
+    pub(crate) peer: SocketAddr,
+    presence: Arc<Presence>,
+    pub(crate) accepted_at: Instant,
+    /// For whom the client stands, by its PROXY header.
+    pub(crate) stands_for: Option<SocketAddr>,
+    /// Where the client asked to go.
+    pub(crate) asked_for: Option<String>,
+    server: Option<Server>,
+    pub(crate) client_tls: Option<TlsReport>,
+    pub(crate) server_tls: Option<TlsReport>,
+    closed_first: Option<Side>,
+    pub(crate) phase: Phase,
+    /// Whether the client was told why it does not get where it wants to go.
+    pub(crate) denied: bool,
+    pub(crate) ended: Option<Ended>,
+}
+
+/// The connection to the target.
+struct Server {
+    stream: Arc<TcpStream>,
+    peer: SocketAddr,
+    connect_seconds: f64,
+    connected_at: Instant,
+    /// Where it counts as open.
+    _place: Option<crate::upstream::Place>,
+}
+
+/// How long nothing may happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) idle: Duration,
+    /// The same once one side has ended its direction.
+    pub(crate) half_closed: Duration,
+}
+
+/// Both directions of a byte stream.
+pub(crate) trait Directions {
+    /// Moves what can be moved to the server; ready when the client's end was passed on.
+    fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>>;
+    /// The same to the client.
+    fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>>;
+    /// Bytes given to the server, and to the client.
+    fn given(&self) -> (u64, u64);
+    /// Whether the client's end was passed on, and the server's.
+    fn are_closed(&self) -> (bool, bool);
+}
+
+// === impl Account ===
+
+impl Account {
+    pub(crate) fn open(
+        id: u64,
+        client: TcpStream,
+        peer: SocketAddr,
+        presence: Arc<Presence>,
+        phase: Phase,
+    ) -> Self {
+        Self {
+            id,
+            client: Arc::new(client),
+            peer,
+            presence,
+            accepted_at: Instant::now(),
+            stands_for: None,
+            asked_for: None,
+            server: None,
+            client_tls: None,
+            server_tls: None,
+            closed_first: None,
+            phase,
+            denied: false,
+            ended: None,
+        }
+    }
+
+    /// Notes the connection to the target, which took from `started` on, and returns it.
+    pub(crate) fn connected(
+        &mut self,
+        connected: Connected,
+        started: Instant,
+        front: &Front,
+        looks: &Looks,
+        events: &Events,
+    ) -> Arc<TcpStream> {
+        looks.at_connected(events, &front.server_profile, connected.applied);
+        self.presence.reached(&connected.stream, connected.peer);
+        let stream = Arc::new(connected.stream);
+        self.server = Some(Server {
+            stream: Arc::clone(&stream),
+            peer: connected.peer,
+            connect_seconds: started.elapsed().as_secs_f64(),
+            connected_at: Instant::now(),
+            _place: connected.place,
+        });
+        stream
+    }
+
+    /// Forwards until both directions have ended, or one side breaks.
+    pub(crate) async fn forward(
+        &mut self,
+        directions: &mut impl Directions,
+        patience: Patience,
+        throttles: Option<&Throttles>,
+    ) -> Ended {
+        let Some(server) = &self.server else {
+            return Ended::timeout("there is no connection to the target");
+        };
+        let mut tolls = throttles.map(Tolls::new);
+        let mut idle = Idle::new(patience.idle, patience.half_closed);
+        let mut client_failure = pin!(failure(&self.client));
+        let mut server_failure = pin!(failure(&server.stream));
+        let (closed_first, phase) = (&mut self.closed_first, &mut self.phase);
+        poll_fn(|context| {
+            let (up, down) = directions.given();
+            let (free_up, free_down) = match &mut tolls {
+                None => (true, true),
+                Some(tolls) => tolls.poll(context, up, down),
+            };
+            if free_up && let Poll::Ready(Err(broken)) = directions.poll_up(context) {
+                return Poll::Ready(Ended::broken(broken, EndedBy::Client, EndedBy::Server));
+            }
+            if free_down && let Poll::Ready(Err(broken)) = directions.poll_down(context) {
+                return Poll::Ready(Ended::broken(broken, EndedBy::Server, EndedBy::Client));
+            }
+            let (up_closed, down_closed) = directions.are_closed();
+            if both_closed(up_closed, down_closed, closed_first, phase) {
+                return Poll::Ready(Ended::completed());
+            }
+            if let Poll::Ready(error) = client_failure.as_mut().poll(context) {
+                return Poll::Ready(Ended::failed(EndedBy::Client, &error));
+            }
+            if let Poll::Ready(error) = server_failure.as_mut().poll(context) {
+                return Poll::Ready(Ended::failed(EndedBy::Server, &error));
+            }
+            let (up, down) = directions.given();
+            idle.poll(context, up + down, *phase == Phase::Closing)
+        })
+        .await
+    }
+
+    /// Tells of the connection's end, and closes both sides as that end deserves.
+    pub(crate) fn settle(
+        &mut self,
+        bytes_up: u64,
+        bytes_down: u64,
+        front: &Front,
+        looks: &Looks,
+        events: &Events,
+    ) {
+        let ended = self.ended.take().unwrap_or_else(|| Ended {
+            by: EndedBy::Relay,
+            error: Some("the relay stopped before the connection was over".into()),
+        });
+        let side = |stream: &TcpStream, since: Instant| {
+            let info = TcpInfo::of(stream).ok()?;
+            Some(SideReport::of(&info, since.elapsed()))
+        };
+        let server = self.server.as_ref();
+        if ended.by == EndedBy::Completed
+            && let Some(server) = server
+        {
+            looks.at_client(events, &front.client_profile, &self.client, self.peer);
+            looks.at_server(events, &front.server_profile, &server.stream, server.peer);
+            looks.at_distance(events, self.peer, &self.client, &server.stream);
+        }
+        events(Event::ConnectionDone(Box::new(ConnectionDone {
+            client: self.id,
+            peer: self.peer,
+            stands_for: self.stands_for,
+            asked_for: self.asked_for.take(),
+            server: server.map(|server| server.peer),
+            bytes_up,
+            bytes_down,
+            seconds: self.accepted_at.elapsed().as_secs_f64(),
+            connect_seconds: server.map(|server| server.connect_seconds),
+            closed_first: self.closed_first,
+            ended_by: ended.by,
+            phase: self.phase,
+            error: ended.error,
+            client_side: side(&self.client, self.accepted_at),
+            server_side: server.and_then(|server| side(&server.stream, server.connected_at)),
+            client_tls: self.client_tls.take(),
+            server_tls: self.server_tls.take(),
+        })));
+        if ended.by == EndedBy::Completed {
+            return;
+        }
+        // Closed with a FIN, what came so far would look like the whole. Before there is a stream nothing has
+        // come, and a reset could overtake the answer that says why.
+        let unbegun = matches!(self.phase, Phase::ClientHandshake | Phase::Asking);
+        if !unbegun && !self.denied {
+            let _ = self.client.set_zero_linger();
+        }
+        if let Some(server) = server {
+            let _ = server.stream.set_zero_linger();
+        }
+    }
+}

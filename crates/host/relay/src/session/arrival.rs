@@ -1,0 +1,87 @@
+//! A client who has just connected: TLS is ended here, before its first request.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::Session;
+use crate::buffer::Buffers;
+use crate::ending::Ended;
+use crate::event::{EndedBy, Event, Phase};
+use crate::pool::Pool;
+use crate::server::Service;
+use crate::transport::{Counted, Transport};
+
+/// A client who has just connected.
+pub(crate) struct Arrival {
+    pub(crate) id: u64,
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) pool: Arc<Pool>,
+    /// What serves later requests, after a reload.
+    pub(crate) newest: watch::Receiver<Arc<Service>>,
+    pub(crate) buffers: Arc<Buffers>,
+    /// Becomes true when the relay stops.
+    pub(crate) draining: watch::Receiver<bool>,
+}
+
+impl Arrival {
+    /// Serves the client until one side closes.
+    pub(crate) async fn serve(self) {
+        let (id, peer, pool) = (self.id, self.peer, Arc::clone(&self.pool));
+        let arrived = Instant::now();
+        match self.meet(arrived).await {
+            Ok(session) => session.serve().await,
+            Err(ended) => (pool.events)(Event::RequestDone {
+                client: id,
+                peer,
+                connection: None,
+                method: "-".into(),
+                path: "-".into(),
+                status: None,
+                bytes_up: 0,
+                bytes_down: 0,
+                seconds: arrived.elapsed().as_secs_f64(),
+                hot: false,
+                hot_ratio: pool.hot_ratio(),
+                ended_by: ended.by,
+                phase: Phase::ClientHandshake,
+                error: ended.error,
+                client_tls: None,
+            }),
+        }
+    }
+
+    /// Shakes hands where clients speak TLS.
+    async fn meet(self, arrived: Instant) -> Result<Session, Ended> {
+        let handshakes = &self.pool.handshakes;
+        let stream = match &handshakes.acceptor {
+            None => Transport::Plain(self.stream),
+            Some(acceptor) => {
+                let deadline = arrived + self.pool.relay.limits.handshake_timeout;
+                let handshake = async {
+                    // Never closed, so a place always comes.
+                    let _place = handshakes.places.acquire().await;
+                    acceptor.accept(Counted::new(self.stream)).await
+                };
+                let stream = timeout_at(deadline, handshake)
+                    .await
+                    .map_err(|_elapsed| Ended::timeout("the client's TLS handshake took too long"))?
+                    .map_err(|error| Ended::failed(EndedBy::Client, &error))?;
+                Transport::Tls(Box::new(stream.into()))
+            }
+        };
+        Ok(Session {
+            id: self.id,
+            stream,
+            peer: self.peer,
+            pool: self.pool,
+            newest: self.newest,
+            buffers: self.buffers,
+            draining: self.draining,
+        })
+    }
+}
