@@ -1,7 +1,7 @@
 # Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
 # `make help` lists the rest.
 
-.PHONY: help demo build test soak field bench page e2e-page lint ci setup clean
+.PHONY: help demo build test e2e soak field bench page e2e-page lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -22,6 +22,9 @@ build: ## the longhaul binary
 
 test: setup ## every test: units, properties, captures, namespaces, the whole binary
 	cargo test --locked --workspace --quiet
+
+e2e: build ## real S3 clients and TLS stacks through every mode of the relay, in front of versitygw; installs into out/e2e
+	scripts/e2e.sh
 
 # What fails becomes a file of the crate's corpus, which `make test` replays.
 MINUTES ?= 10
@@ -47,6 +50,7 @@ bench: setup build ## the numbers of BENCHMARKS.md; simulator beside kernel and 
 	bench/simulator.py > out/bench/simulator.md || failed="$$failed simulator"; \
 	cargo build --locked --release --package longhaul-cli && \
 	bench/relay-http.py --rounds 5 --seconds 2 && \
+	bench/relay.py --rounds 15 --seconds 1 --out out/bench/relay.json && \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 # `cargo build` embeds what is committed below crates/host/dash/assets and needs no npm; a test compares digests.

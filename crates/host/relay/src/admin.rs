@@ -36,7 +36,7 @@ pub(crate) struct Desk {
 }
 
 /// Answers for as long as it is polled.
-pub(crate) async fn serve(listener: TcpListener, admin: Admin, desk: Desk, events: Events) {
+pub(crate) async fn serve(listener: Arc<TcpListener>, admin: Admin, desk: Desk, events: Events) {
     let allow: Vec<Cidr> = admin.allow;
     let mut door = Door::new(listener, &admin.profile, allow, PLACES, events);
     let desk: Arc<dyn Source> = Arc::new(desk);

@@ -5,12 +5,13 @@ mod service;
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
 use profile::Side;
 use sys::privilege::{PrivilegeError, User};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::admin::{Board, Desk, Posted};
@@ -19,7 +20,7 @@ use crate::meter::Meter;
 use crate::tcp::users::UsersError;
 use crate::tls::handshakes::TlsError;
 use crate::watch::{Reader, Watch};
-use crate::{Admin, Config, admin, door, host};
+use crate::{Admin, Config, admin, host};
 use listener::Listener;
 use service::Prepared;
 pub(crate) use service::Service;
@@ -30,6 +31,8 @@ pub enum Order {
     /// Go on with this configuration. Listeners whose address is in it stay open, and connections that are open
     /// go on as they were; where it cannot be put into effect, nothing changes.
     Reload(Box<Config>),
+    /// Give out copies of all listening sockets, for a process that takes this one's place. Nothing changes.
+    Listeners(oneshot::Sender<Vec<OwnedFd>>),
     /// Accept nobody any more, finish what is under way up to the drain timeout, and end.
     Stop,
 }
@@ -117,6 +120,7 @@ struct Fleet {
 /// The task that answers an administrator, which ends with this.
 struct Administration {
     admin: Admin,
+    socket: Arc<TcpListener>,
     task: AbortHandle,
     /// Nobody is asked about connections where nobody could look at them.
     _reader: Reader,
@@ -136,7 +140,7 @@ struct Handle {
 
 /// Serves until it is ordered to stop, or nobody is left who could order it. All listeners are open, or none.
 ///
-/// `sockets` are listeners that somebody else has opened, such as systemd: a relay whose address is that of one
+/// `sockets` are listeners that somebody else has opened, such as systemd or this relay's predecessor: a relay whose address is that of one
 /// of them takes it. `events` is called from the tasks that serve, in the order of each connection's own
 /// events; it must not block.
 pub async fn run(
@@ -168,16 +172,13 @@ pub async fn run(
     }
     let listeners = fleet.listeners.len();
     (fleet.events)(Event::Ready { listeners });
-    while let Some(Order::Reload(config)) = orders.recv().await {
-        let outcome = match fleet.put_into_effect(*config, Vec::new()) {
-            Ok(()) => Event::Reloaded {
-                listeners: fleet.listeners.len(),
-            },
-            Err(error) => Event::ReloadFailed {
-                why: crate::chain(&error),
-            },
-        };
-        (fleet.events)(outcome);
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Reload(config) => fleet.reload(*config),
+            // Whoever asked may have given up.
+            Order::Listeners(reply) => drop(reply.send(fleet.copies())),
+            Order::Stop => break,
+        }
     }
     fleet.draining.send_replace(true);
     fleet.listeners.clear();
@@ -188,6 +189,28 @@ pub async fn run(
 // === impl Fleet ===
 
 impl Fleet {
+    fn reload(&mut self, config: Config) {
+        let outcome = match self.put_into_effect(config, Vec::new()) {
+            Ok(()) => Event::Reloaded {
+                listeners: self.listeners.len(),
+            },
+            Err(error) => Event::ReloadFailed {
+                why: crate::chain(&error),
+            },
+        };
+        (self.events)(outcome);
+    }
+
+    /// Copies of all listening sockets. One of which the kernel makes none is left out: its successor listens anew.
+    fn copies(&self) -> Vec<OwnedFd> {
+        let relays = self.listeners.iter().map(|open| &open.socket);
+        let admin = self.admin.iter().map(|open| &open.socket);
+        relays
+            .chain(admin)
+            .filter_map(|socket| socket.as_fd().try_clone_to_owned().ok())
+            .collect()
+    }
+
     /// Serves what the configuration says from now on. What can fail comes first, so that a refused one changes
     /// nothing.
     fn put_into_effect(
@@ -223,8 +246,9 @@ impl Fleet {
         };
         let new_admin = match admin.as_ref().filter(|admin| !asks_already(admin)) {
             Some(admin) => {
-                let (socket, _) = door::bind(admin.listen, &admin.profile)?;
-                Some((admin.clone(), socket))
+                let socket =
+                    listener::take_or_bind(admin.listen, &admin.profile, false, &mut handed)?;
+                Some((admin.clone(), Arc::new(socket)))
             }
             None => None,
         };
@@ -262,7 +286,7 @@ impl Fleet {
         Ok(())
     }
 
-    fn administrate(&self, admin: Admin, socket: TcpListener) -> Administration {
+    fn administrate(&self, admin: Admin, socket: Arc<TcpListener>) -> Administration {
         if let Ok(address) = socket.local_addr() {
             (self.events)(Event::Admin { address });
         }
@@ -271,9 +295,11 @@ impl Fleet {
             watch: Arc::clone(&self.watch),
             draining: self.draining.subscribe(),
         };
-        let answering = admin::serve(socket, admin.clone(), desk, Arc::clone(&self.events));
+        let (listener, events) = (Arc::clone(&socket), Arc::clone(&self.events));
+        let answering = admin::serve(listener, admin.clone(), desk, events);
         Administration {
             admin,
+            socket,
             task: tokio::spawn(answering).abort_handle(),
             _reader: Reader::start(&self.watch),
         }
@@ -337,7 +363,7 @@ impl Handle {
         Posted {
             meter: Arc::clone(&self.meter),
             mode: service.mode(),
-            target: service.front().target.to_string(),
+            target: service.front().destination.to_string(),
         }
     }
 

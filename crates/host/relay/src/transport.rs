@@ -93,8 +93,10 @@ impl Transport {
         let Self::Tls(stream) = self else {
             return below;
         };
-        if below != IdleState::Unsolicited {
-            return below;
+        match below {
+            IdleState::Finished | IdleState::Failed => return below,
+            // Also with nothing on the socket: what came before may wait here, decrypted.
+            IdleState::Quiet | IdleState::Unsolicited => {}
         }
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);

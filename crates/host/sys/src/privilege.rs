@@ -97,6 +97,11 @@ impl User {
     /// The C library's functions and not the system calls, since those change one thread only (`setuid(2)`,
     /// NOTES). Capabilities go with root's identity (`capabilities(7)`).
     pub fn assume(&self) -> Result<(), PrivilegeError> {
+        // SAFETY: both take nothing and cannot fail.
+        if self.uid != 0 && unsafe { (libc::getuid(), libc::geteuid()) } == (self.uid, self.uid) {
+            // A successor of a process that has done this already.
+            return Ok(());
+        }
         let refused = |source| PrivilegeError::Refused {
             name: self.name.clone(),
             source,

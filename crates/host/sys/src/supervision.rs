@@ -3,18 +3,24 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::FdFlags;
 use rustix::net::SocketType;
+use rustix::pipe::PipeFlags;
 use rustix::time::ClockId;
+
+use crate::isolation::pass_descriptor;
 
 /// The first descriptor that is handed over (`SD_LISTEN_FDS_START`).
 const FIRST: RawFd = 3;
@@ -22,22 +28,37 @@ const FIRST: RawFd = 3;
 /// More than any configuration has listeners; a number beyond it is a mistake.
 const MOST: RawFd = 1024;
 
-/// Takes the listening TCP sockets that the supervisor has opened. They are taken once: later calls return none.
+/// The variable in which a process tells its successor of its listeners: descriptors, separated by commas.
+const INHERITED: &str = "LONGHAUL_LISTENERS";
+
+/// The variable with the descriptor on which a successor says that it serves.
+const SUCCESS: &str = "LONGHAUL_SUCCESS";
+
+/// Takes the listening TCP sockets that the supervisor, or the process before this one, has opened. They are
+/// taken once: later calls return none.
 ///
 /// Nothing is returned where the variables are absent or meant for another process.
 pub fn take_listeners() -> io::Result<Vec<TcpListener>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
     let number = |name: &str| env::var(name).ok()?.parse::<i32>().ok();
     let ours = number("LISTEN_PID") == i32::try_from(std::process::id()).ok();
     let count = number("LISTEN_FDS").unwrap_or(0);
-    if !ours || !(1..=MOST).contains(&count) || TAKEN.swap(true, Ordering::Relaxed) {
-        return Ok(Vec::new());
-    }
+    let descriptors: Vec<RawFd> = if let Ok(list) = env::var(INHERITED) {
+        let numbers = list.split(',').filter_map(|number| number.parse().ok());
+        numbers.filter(|&number| number >= FIRST).collect()
+    } else if ours && (1..=MOST).contains(&count) {
+        (FIRST..FIRST + count).collect()
+    } else {
+        Vec::new()
+    };
     let mut listeners = Vec::new();
-    for descriptor in FIRST..FIRST + count {
-        // SAFETY: the supervisor opened these descriptors for this process and nobody else in it, as LISTEN_PID
-        // says; `TAKEN` makes this the only place that owns them. One that is not open is refused by the first
-        // call below, and closing it has no effect.
+    for descriptor in descriptors {
+        // SAFETY: whoever started this process opened these descriptors for it and nobody else in it, as the
+        // variables say; `TAKEN` makes this the only place that owns them. One that is not open is refused by the
+        // first call below, and closing it has no effect.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         rustix::io::fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
         let is_listener = rustix::net::sockopt::socket_type(&descriptor)? == SocketType::STREAM
@@ -51,6 +72,71 @@ pub fn take_listeners() -> io::Result<Vec<TcpListener>> {
         listeners.push(TcpListener::from(descriptor));
     }
     Ok(listeners)
+}
+
+/// A process that was started to serve in this one's place.
+#[derive(Debug)]
+pub struct Successor {
+    process: Child,
+    success: File,
+}
+
+impl Successor {
+    /// Starts `program` with this process' arguments, and with listeners that both then have.
+    pub fn start(program: &Path, listeners: Vec<OwnedFd>) -> io::Result<Self> {
+        let (success, told) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        let mut command = Command::new(program);
+        command.args(env::args_os().skip(1));
+        let numbers: Vec<String> = listeners
+            .into_iter()
+            .map(|listener| pass_descriptor(&mut command, listener).to_string())
+            .collect();
+        let told = pass_descriptor(&mut command, told);
+        command
+            .env(INHERITED, numbers.join(","))
+            .env(SUCCESS, told.to_string())
+            // Those of a supervisor are among them.
+            .env_remove("LISTEN_PID");
+        let process = command.spawn()?;
+        Ok(Self {
+            process,
+            success: success.into(),
+        })
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits until it serves; an error where it has ended instead. Blocks.
+    pub fn wait(&mut self) -> io::Result<()> {
+        let mut word = [0];
+        if self.success.read(&mut word)? == 1 {
+            return Ok(());
+        }
+        let status = self.process.wait()?;
+        Err(io::Error::other(format!("it has ended with {status}")))
+    }
+}
+
+/// Tells the process before this one that this one serves; nothing where there is none. Says it once.
+pub fn succeed() -> io::Result<()> {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let number = env::var(SUCCESS)
+        .ok()
+        .and_then(|number| number.parse().ok());
+    let Some(number) = number.filter(|&number: &RawFd| number >= FIRST) else {
+        return Ok(());
+    };
+    if SAID.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    // SAFETY: the process before this one opened the descriptor for this one, as the variable says; `SAID` makes
+    // this the only place that owns it.
+    let mut told = File::from(unsafe { OwnedFd::from_raw_fd(number) });
+    told.write_all(&[1])
 }
 
 /// Tells the supervisor a state such as `READY=1`; nothing where there is none (`NOTIFY_SOCKET`).

@@ -1,30 +1,33 @@
 //! `longhaul relay`: from arguments or a file to a running relay, its events on stdout or in the log.
 
+pub(crate) mod arguments;
 mod authority;
 mod line;
 pub(crate) mod s3;
 mod signals;
+mod successor;
 mod supervisor;
 mod trunk_line;
 mod voice;
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Read as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use relay::trunk::TrunkConfig;
 use relay::{
-    BalanceOptions, Config, ConfigError, HttpOptions, TcpOptions, TlsCertificate, TlsOptions,
-    TlsRouteOptions,
+    AdminOptions, BalanceOptions, Config, ConfigOptions, HttpOptions, TcpOptions, TlsCertificate,
+    TlsOptions, TlsRouteOptions, TlsSideOptions,
 };
 
-use crate::arguments::{
-    Balance, ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayRun, RelayTcp,
-    RelayTls, Switch, UpstreamTls,
-};
 use crate::failure::{Blame as _, Failure};
 use crate::output;
+use arguments::{
+    Balance, Common, Expect, ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayProxy,
+    RelayRun, RelayTcp, RelayTls, RelayTransparent, Switch, TlsFlags, UpstreamTls,
+};
 use signals::Signals;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -33,34 +36,24 @@ use voice::{Speech, Voice};
 pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
     match arguments.command {
         RelayCommand::Http(http) => {
-            let (json, print_config) = (http.json, http.print_config);
-            let options = http_options(http);
-            one_liner(
-                Config::http(options.clone()),
-                options.to_toml(),
-                json,
-                print_config,
-            )
+            let common = Given::of(&http.common);
+            one_liner(http_options(http), common)
         }
         RelayCommand::Tcp(tcp) => {
-            let (json, print_config) = (tcp.json, tcp.print_config);
-            let options = tcp_options(tcp);
-            one_liner(
-                Config::tcp(options.clone()),
-                options.to_toml(),
-                json,
-                print_config,
-            )
+            let common = Given::of(&tcp.common);
+            one_liner(tcp_options(tcp), common)
         }
         RelayCommand::Tls(tls) => {
-            let (json, print_config) = (tls.json, tls.print_config);
-            let options = tls_options(tls);
-            one_liner(
-                Config::tls(options.clone()),
-                options.to_toml(),
-                json,
-                print_config,
-            )
+            let common = Given::of(&tls.common);
+            one_liner(tls_options(tls), common)
+        }
+        RelayCommand::Proxy(proxy) => {
+            let common = Given::of(&proxy.common);
+            one_liner(proxy_options(proxy), common)
+        }
+        RelayCommand::Transparent(transparent) => {
+            let common = Given::of(&transparent.common);
+            one_liner(transparent_options(transparent), common)
         }
         RelayCommand::S3(gateway) => s3::run(&gateway),
         RelayCommand::Ca(ca) => authority::make(&ca),
@@ -69,36 +62,87 @@ pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs what a command line describes, or prints the file that says the same.
-fn one_liner(
-    config: Result<Config, ConfigError>,
-    text: Result<String, toml::ser::Error>,
+/// What a command line says of the process, beside its one relay.
+struct Given {
+    admin: Option<SocketAddr>,
+    user: Option<String>,
     json: bool,
     print_config: bool,
-) -> Result<ExitCode, Failure> {
-    let config = config.usage("this relay cannot be")?;
-    if print_config {
+}
+
+impl Given {
+    fn of(common: &Common) -> Self {
+        Self {
+            admin: common.admin,
+            user: common.user.clone(),
+            json: common.json,
+            print_config: common.print_config,
+        }
+    }
+}
+
+/// Runs what a command line describes, or prints the file that says the same.
+fn one_liner(relay: impl Into<ConfigOptions>, given: Given) -> Result<ExitCode, Failure> {
+    let options = ConfigOptions {
+        user: given.user,
+        admin: given.admin.map(|address| AdminOptions {
+            listen: address.to_string(),
+            allow: Vec::new(),
+        }),
+        ..relay.into()
+    };
+    let text = options.to_toml();
+    let config = Config::new(options).usage("this relay cannot be")?;
+    if given.print_config {
         output::data(&text.bug("cannot write the configuration")?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    serve(config.clone(), json, move || Ok(config.clone()))
+    serve(config.clone(), given.json, move || Ok(config.clone()))
 }
 
 fn tcp_options(arguments: RelayTcp) -> TcpOptions {
     TcpOptions {
-        listen: arguments.listen.to_string(),
-        target: arguments.target,
-        client_profile: Some(arguments.client_profile),
-        server_profile: Some(arguments.server_profile),
-        allow: arguments.allow,
-        deny: arguments.deny,
-        balance: balance(arguments.also, arguments.balance),
         accept_proxy: arguments.accept_proxy.then_some(true),
         send_proxy: arguments.send_proxy.map(|version| match version {
             ProxyVersion::V1 => relay::ProxyVersion::V1,
             ProxyVersion::V2 => relay::ProxyVersion::V2,
         }),
-        limits: relay::TcpLimitOptions::default(),
+        balance: balance(arguments.ends.also, arguments.ends.balance),
+        ..stream_options(
+            arguments.ends.listen,
+            arguments.ends.target,
+            arguments.common,
+        )
+    }
+}
+
+fn proxy_options(arguments: RelayProxy) -> TcpOptions {
+    TcpOptions {
+        to: arguments.to,
+        users: arguments.users,
+        ..stream_options(arguments.listen, "asked".into(), arguments.common)
+    }
+}
+
+fn transparent_options(arguments: RelayTransparent) -> TcpOptions {
+    TcpOptions {
+        tproxy: arguments.tproxy.then_some(true),
+        keep_client_address: arguments.keep_client_address.then_some(true),
+        ..stream_options(arguments.listen, "original".into(), arguments.common)
+    }
+}
+
+/// What byte-stream relays of all kinds have.
+fn stream_options(listen: SocketAddr, target: String, common: Common) -> TcpOptions {
+    TcpOptions {
+        listen: listen.to_string(),
+        target,
+        client_profile: Some(common.client_profile),
+        server_profile: Some(common.server_profile.unwrap_or_else(|| "wan".into())),
+        allow: common.allow,
+        deny: common.deny,
+        bandwidth: common.bandwidth,
+        ..TcpOptions::default()
     }
 }
 
@@ -108,27 +152,43 @@ fn tls_options(arguments: RelayTls) -> TlsOptions {
         target: pair[1].clone(),
         upstream_name: None,
     });
+    let (ends, common) = (arguments.ends, arguments.common);
+    let sides = sides(&arguments.tls);
     TlsOptions {
-        listen: arguments.listen.to_string(),
-        target: arguments.target,
-        client_profile: Some(arguments.client_profile),
-        server_profile: Some(arguments.server_profile),
-        allow: arguments.allow,
-        deny: arguments.deny,
-        balance: balance(arguments.also, arguments.balance),
-        tls_profile: Some(arguments.tls_profile),
-        client_ca: arguments.client_ca,
-        upstream: Some(match arguments.upstream {
+        listen: ends.listen.to_string(),
+        target: ends.target,
+        client_profile: Some(common.client_profile),
+        server_profile: Some(common.server_profile.unwrap_or_else(|| "wan".into())),
+        allow: common.allow,
+        deny: common.deny,
+        bandwidth: common.bandwidth,
+        balance: balance(ends.also, ends.balance),
+        tls_profile: sides.profile,
+        client_ca: sides.client_ca,
+        upstream: sides.upstream,
+        upstream_name: sides.upstream_name,
+        upstream_ca: sides.upstream_ca,
+        key_log: sides.key_log,
+        upstream_certificate: sides.upstream_certificate,
+        certificates: sides.certificates,
+        routes: routes.collect(),
+        limits: relay::TlsLimitOptions::default(),
+    }
+}
+
+fn sides(flags: &TlsFlags) -> TlsSideOptions {
+    TlsSideOptions {
+        profile: flags.tls_profile,
+        client_ca: flags.client_ca.clone(),
+        upstream: flags.upstream.map(|upstream| match upstream {
             UpstreamTls::Tls => relay::Upstream::Tls,
             UpstreamTls::Plain => relay::Upstream::Plain,
         }),
-        upstream_name: arguments.upstream_name,
-        upstream_ca: arguments.upstream_ca,
-        key_log: arguments.key_log,
-        upstream_certificate: certificates(&arguments.upstream_certificate).pop(),
-        certificates: certificates(&arguments.certificate),
-        routes: routes.collect(),
-        limits: relay::TlsLimitOptions::default(),
+        upstream_name: flags.upstream_name.clone(),
+        upstream_ca: flags.upstream_ca.clone(),
+        key_log: flags.key_log.clone(),
+        upstream_certificate: certificates(&flags.upstream_certificate).pop(),
+        certificates: certificates(&flags.certificate),
     }
 }
 
@@ -156,15 +216,22 @@ fn balance(also: Vec<String>, by: Option<Balance>) -> BalanceOptions {
 }
 
 fn http_options(arguments: RelayHttp) -> HttpOptions {
+    let (ends, common) = (arguments.ends, arguments.common);
     HttpOptions {
-        listen: arguments.listen.to_string(),
-        target: arguments.target,
-        client_profile: Some(arguments.client_profile),
-        server_profile: Some(arguments.server_profile),
-        allow: arguments.allow,
-        deny: arguments.deny,
-        balance: balance(arguments.also, arguments.balance),
+        listen: ends.listen.to_string(),
+        target: ends.target,
+        client_profile: Some(common.client_profile),
+        server_profile: Some(common.server_profile.unwrap_or_else(|| "s3".into())),
+        allow: common.allow,
+        deny: common.deny,
+        bandwidth: common.bandwidth,
+        balance: balance(ends.also, ends.balance),
         path_rate: arguments.path_rate,
+        expect: match arguments.expect {
+            Expect::Forward => None,
+            Expect::Answer => Some(relay::Expect::Answer),
+        },
+        tls: sides(&arguments.tls),
         pool: relay::PoolOptions {
             min_idle: Some(arguments.pool_min_idle as usize),
             ..relay::PoolOptions::default()
@@ -212,6 +279,7 @@ fn serve(
     as_json: bool,
     again: impl Fn() -> Result<Config, Failure> + Send + 'static,
 ) -> Result<ExitCode, Failure> {
+    successor::remember_program();
     let sockets = sys::supervision::take_listeners()
         .environment("cannot take over the listeners of whoever started this")?;
     attend(as_json, |runtime, voice, signals| {

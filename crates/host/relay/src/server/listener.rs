@@ -1,8 +1,9 @@
 //! One listening socket and its clients.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use profile::Side;
+use profile::{Side, TcpProfile};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -29,28 +30,37 @@ pub(super) struct Listener {
     pub(super) accepted: u64,
 }
 
-/// A listening socket for a relay: the one of its address that was handed over, or a new one. `transparent`: it
-/// gets connections to addresses that are not this host's.
+/// A listening socket for a relay. `transparent`: it gets connections to addresses that are not this host's.
 pub(super) fn open(
     front: &Front,
     transparent: bool,
     handed: &mut Vec<std::net::TcpListener>,
 ) -> Result<TcpListener, RunError> {
     let address = front.listen;
+    let listener = take_or_bind(address, &front.client_profile, transparent, handed)?;
+    // Accepted sockets inherit it: see the `tcp` module for what it is about.
+    sys::socket::keep_urgent_inline(&listener)
+        .map_err(|source| RunError::Listen { address, source })?;
+    Ok(listener)
+}
+
+/// The listening socket of this address that was handed over, or a new one.
+pub(super) fn take_or_bind(
+    address: SocketAddr,
+    profile: &TcpProfile,
+    transparent: bool,
+    handed: &mut Vec<std::net::TcpListener>,
+) -> Result<TcpListener, RunError> {
     let failed = |source| RunError::Listen { address, source };
     let is_it =
         |socket: &std::net::TcpListener| socket.local_addr().is_ok_and(|local| local == address);
-    let listener = if let Some(index) = handed.iter().position(is_it) {
-        let socket = handed.swap_remove(index);
-        socket.set_nonblocking(true).map_err(failed)?;
-        let listener = TcpListener::from_std(socket).map_err(failed)?;
-        door::prepare(&listener, address, &front.client_profile, transparent)?;
-        listener
-    } else {
-        door::bind_for(address, &front.client_profile, transparent)?.0
+    let Some(index) = handed.iter().position(is_it) else {
+        return Ok(door::bind_for(address, profile, transparent)?.0);
     };
-    // Accepted sockets inherit it: see the `tcp` module for what it is about.
-    sys::socket::keep_urgent_inline(&listener).map_err(failed)?;
+    let socket = handed.swap_remove(index);
+    socket.set_nonblocking(true).map_err(failed)?;
+    let listener = TcpListener::from_std(socket).map_err(failed)?;
+    door::prepare(&listener, address, profile, transparent)?;
     Ok(listener)
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use relay::{Authority, AuthorityError};
 use serde_json::json;
 
-use crate::arguments::RelayCa;
+use super::arguments::RelayCa;
 use crate::failure::{Failure, Kind};
 use crate::output;
 

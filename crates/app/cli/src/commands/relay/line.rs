@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use profile::Side;
-use relay::{AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, Stage};
+use relay::{AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, Stage, TlsReport};
 
 use super::trunk_line;
 
@@ -26,12 +26,17 @@ pub(super) fn line(event: &Event) -> String {
             peer,
             rtt_s,
             seconds,
+            tls,
             ..
-        } => format!(
-            "#{connection} connected to {peer} in {}, RTT {}",
-            span(*seconds),
-            span(*rtt_s)
-        ),
+        } => {
+            let (took, rtt) = (span(*seconds), span(*rtt_s));
+            let mut text = format!("#{connection} connected to {peer} in {took}, RTT {rtt}");
+            if let Some(tls) = tls {
+                // Writing to a String cannot fail.
+                let _ = write!(text, ", {}", agreed(tls));
+            }
+            text
+        }
         Event::Primed { .. } => primed(event),
         Event::PrimingFailed {
             connection,
@@ -197,6 +202,7 @@ fn request(event: &Event) -> String {
         ended_by,
         phase,
         error,
+        client_tls,
         ..
     } = event
     else {
@@ -211,6 +217,9 @@ fn request(event: &Event) -> String {
         size(*bytes_up),
         size(*bytes_down)
     );
+    if let Some(tls) = client_tls {
+        let _ = write!(text, ", {}", agreed(tls));
+    }
     if let Some(connection) = connection {
         let heat = if *hot { "hot" } else { "not hot" };
         let _ = write!(text, ", #{connection} {heat}");
@@ -224,6 +233,9 @@ fn connection(done: &ConnectionDone) -> String {
     // Writing to a String cannot fail, here and below.
     if let Some(origin) = done.stands_for {
         let _ = write!(text, " for {origin}");
+    }
+    if let Some(target) = &done.asked_for {
+        let _ = write!(text, " for {}", target.escape_debug());
     }
     if let Some(server) = done.server {
         let _ = write!(text, " to {server}");
@@ -245,11 +257,7 @@ fn connection(done: &ConnectionDone) -> String {
     }
     for (name, tls) in [("client", &done.client_tls), ("server", &done.server_tls)] {
         if let Some(tls) = tls {
-            let again = if tls.resumed { " resumed" } else { "" };
-            let _ = write!(text, ", {name} TLS {}{again}", tls.version);
-            if let Some(group) = &tls.group {
-                let _ = write!(text, " {group}");
-            }
+            let _ = write!(text, ", {name} {}", agreed(tls));
         }
     }
     text.push_str(&match (done.ended_by, done.closed_first) {
@@ -258,6 +266,14 @@ fn connection(done: &ConnectionDone) -> String {
         (by, _) => ending(by, done.phase, done.error.as_deref()),
     });
     text
+}
+
+/// What a TLS handshake agreed on.
+fn agreed(tls: &TlsReport) -> String {
+    let again = if tls.resumed { " resumed" } else { "" };
+    let group = tls.group.as_deref().unwrap_or_default();
+    let gap = if group.is_empty() { "" } else { " " };
+    format!("TLS {}{again}{gap}{group}", tls.version)
 }
 
 /// `, completed`, or who ended it in which phase, and why.
@@ -280,6 +296,7 @@ fn ending(by: EndedBy, phase: Phase, error: Option<&str>) -> String {
         Phase::ClientHandshake => "shaking hands with the client",
         Phase::ServerHandshake => "shaking hands with the server",
         Phase::ProxyHeader => "reading the PROXY header",
+        Phase::Asking => "hearing where the client wants to go",
         Phase::Data => "forwarding",
         Phase::Closing => "forwarding after one side's end",
     };
@@ -393,6 +410,7 @@ mod tests {
             ended_by,
             phase: Phase::ResponseHead,
             error: error.map(str::to_owned),
+            client_tls: None,
         }
     }
 

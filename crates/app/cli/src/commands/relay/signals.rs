@@ -6,14 +6,15 @@ use relay::{Config, Event, Order};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Sender;
 
-use super::supervisor;
+use super::{successor, supervisor};
 use crate::failure::Failure;
 
-/// SIGINT and SIGTERM drain and end, SIGHUP reloads.
+/// SIGINT and SIGTERM drain and end, SIGHUP reloads, SIGUSR2 starts a successor.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
+    upgrade: Signal,
 }
 
 // === impl Signals ===
@@ -26,22 +27,24 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
+            upgrade: signal(SignalKind::user_defined2())?,
         })
     }
 
-    /// Resolves at SIGINT or SIGTERM. SIGHUP changes nothing where there is nothing to reload.
+    /// Resolves at SIGINT or SIGTERM. SIGHUP and SIGUSR2 change nothing where there is nothing to reload or hand over.
     pub(super) async fn stop(mut self) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => break,
                 _ = self.terminate.recv() => break,
                 _ = self.hang_up.recv() => {}
+                _ = self.upgrade.recv() => {}
             }
         }
         supervisor::stopping();
     }
 
-    /// Turns signals into orders, until one stops the relay. `again` is asked for the configuration at each
+    /// Turns signals into orders, until one stops the relay, or a successor serves in its place. `again` is asked for the configuration at each
     /// SIGHUP; where there is none, `tell` says so and nothing changes.
     pub(super) async fn give(
         mut self,
@@ -54,6 +57,20 @@ impl Signals {
                 _ = self.interrupt.recv() => break,
                 _ = self.terminate.recv() => break,
                 _ = self.hang_up.recv() => {}
+                _ = self.upgrade.recv() => {
+                    match successor::start(&orders).await {
+                        Ok(process) => {
+                            supervisor::succeeded_by(process);
+                            let _ = orders.send(Order::Stop).await;
+                            return;
+                        }
+                        Err(failure) => tell(Event::Warning {
+                            name: "upgrade-failed",
+                            text: format!("{failure:#}; this process goes on"),
+                        }),
+                    }
+                    continue;
+                }
             }
             supervisor::reloading();
             let order = match again() {

@@ -22,6 +22,9 @@ pub(super) fn told_as_well(
 }
 
 pub(super) fn ready() {
+    if let Err(error) = supervision::succeed() {
+        tracing::warn!("cannot tell the process before this one: {error}");
+    }
     tell("READY=1");
 }
 
@@ -31,6 +34,12 @@ pub(super) fn reloading() {
         Some(now) => tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}")),
         None => tell("RELOADING=1"),
     }
+}
+
+/// Another process serves from now on, and is the one to watch. It has told of itself before, so nothing is to be
+/// said of this one's end.
+pub(super) fn succeeded_by(process: u32) {
+    tell(&format!("MAINPID={process}"));
 }
 
 pub(super) fn stopping() {

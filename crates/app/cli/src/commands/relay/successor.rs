@@ -1,0 +1,45 @@
+//! A newer binary in this one's place: it gets copies of all listening sockets, and once it serves, this process
+//! finishes what is under way and ends. Clients in the kernel's queues are accepted by whichever is there.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use anyhow::Context as _;
+use relay::Order;
+use sys::supervision::Successor;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
+
+/// Where this program was at its start: what lies there later is the newer one.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Remembers where this program is. Asked later, the kernel would name a file that has been replaced.
+pub(super) fn remember_program() {
+    if let Ok(path) = std::env::current_exe() {
+        PROGRAM.get_or_init(|| path);
+    }
+}
+
+/// Starts a successor and waits until it serves; its process.
+pub(super) async fn start(orders: &Sender<Order>) -> anyhow::Result<u32> {
+    let program = PROGRAM
+        .get()
+        .context("the kernel did not tell where this program is")?;
+    let (reply, listeners) = oneshot::channel();
+    orders
+        .send(Order::Listeners(reply))
+        .await
+        .context("the relay has ended")?;
+    let listeners = listeners.await.context("the relay has ended")?;
+    let successor = Successor::start(program, listeners);
+    let mut successor =
+        successor.with_context(|| format!("cannot start `{}`", program.display()))?;
+    let process = successor.id();
+    // It blocks for as long as the other takes to start.
+    let waiting = tokio::task::spawn_blocking(move || successor.wait());
+    waiting
+        .await
+        .context("nobody waits for the successor")?
+        .with_context(|| format!("process {process}, started to take over, does not serve"))?;
+    Ok(process)
+}

@@ -1,0 +1,31 @@
+//! The relay as a library: serves a configuration file until standard input ends, and prints each event.
+//!
+//! ```sh
+//! cargo run --release -p longhaul-relay --example serve -- examples/relay.toml
+//! ```
+//!
+//! Builds in a fraction of the time of the whole binary, so benchmarks of the relay alone can use it.
+
+#![allow(clippy::print_stdout, reason = "an example talks to a terminal")]
+
+use std::error::Error;
+
+use longhaul_relay::{Config, Order};
+use tokio::io::AsyncReadExt as _;
+use tokio::sync::mpsc;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let path = std::env::args().nth(1).ok_or("usage: serve FILE.toml")?;
+    let config = Config::from_toml(&std::fs::read_to_string(path)?)?;
+    let (orders, given) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut rest = Vec::new();
+        // Whether it ends or breaks, nobody is there any more.
+        let _ = tokio::io::stdin().read_to_end(&mut rest).await;
+        let _ = orders.send(Order::Stop).await;
+    });
+    let tell = |event| println!("{event:?}");
+    longhaul_relay::run(config, Vec::new(), tell, given).await?;
+    Ok(())
+}

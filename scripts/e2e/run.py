@@ -1,0 +1,159 @@
+"""Runs every S3 client through every mode of the relay; see scripts/e2e.sh."""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import clients  # noqa: E402
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(port):
+    """Until somebody listens."""
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit(f"e2e: nobody listens on {port}")
+
+
+class Site:
+    """The server, the authority and the relays, which end with this."""
+
+    def __init__(self, home, binary):
+        self.home, self.binary, self.processes = home, binary, []
+        self.work = home / "work"
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        self.certify()
+        self.plain = self.serve()
+        self.secure = self.serve("--cert", self.certificate, "--key", self.key)
+
+    def start(self, name, *words):
+        log = open(self.work / f"{name}.log", "w")
+        environment = {**os.environ, "ROOT_ACCESS_KEY": clients.ACCESS, "ROOT_SECRET_KEY": clients.SECRET}
+        words = [str(word) for word in words]
+        self.processes.append(subprocess.Popen(words, stdout=log, stderr=log, env=environment))
+
+    def certify(self):
+        words = [self.binary, "relay", "ca", "localhost", "127.0.0.1", "--dir", self.work / "ca", "--json"]
+        files = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
+        self.ca, self.certificate, self.key = files["authority"], files["certificate"], files["key"]
+
+    def serve(self, *words):
+        port = free_port()
+        data = self.work / f"data-{port}"
+        data.mkdir()
+        gateway = self.home / "bin" / "versitygw"
+        self.start(f"server-{port}", gateway, "--port", f"127.0.0.1:{port}", "--keep-alive", *words, "posix", data)
+        wait_for(port)
+        return port
+
+    def relay(self, name, mode, target, *words):
+        port = free_port()
+        self.start(name, self.binary, "relay", mode, f"127.0.0.1:{port}", f"localhost:{target}", *words)
+        wait_for(port)
+        return port
+
+    def modes(self):
+        """What lies between client and server: name, the client's URL."""
+        ended = ["--certificate", self.certificate, self.key]
+        begun = ["--upstream", "tls", "--upstream-ca", self.ca]
+        quick = ["--hot-window", "256 KiB"]
+        modes = [
+            ("http", "http", "http", self.plain, quick),
+            ("http, TLS on both sides", "https", "http", self.secure, [*ended, *begun, *quick]),
+            ("http, TLS to the server", "http", "http", self.secure, [*begun, *quick]),
+            ("http, 100-continue answered", "http", "http", self.plain, ["--expect", "answer", *quick]),
+            ("tls on both sides", "https", "tls", self.secure, [*ended, *begun]),
+            ("tls from clients", "https", "tls", self.plain, [*ended, "--upstream", "plain"]),
+            ("tcp", "http", "tcp", self.plain, []),
+            ("tcp, TLS passed through", "https", "tcp", self.secure, []),
+        ]
+        for number, (name, scheme, mode, target, words) in enumerate(modes):
+            port = self.relay(f"relay-{number}", mode, target, *words)
+            yield name, f"{scheme}://localhost:{port}"
+
+    def end(self):
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            process.wait()
+
+
+def interoperate(site, url):
+    """TLS stacks other than our own; the group that each agrees on."""
+    node = site.home / "node_modules" / "node" / "bin" / "node"
+    go = site.home / "bin" / "tls-client"
+    script = pathlib.Path(__file__).parent / "tls-client.mjs"
+    results = {}
+    for name, words in [("Go", [go, url, site.ca]), ("node 24", [node, script, url, site.ca])]:
+        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=60)
+        results[name] = done.stdout.strip() or f"failed: {done.stderr.strip()[-300:]}"
+    return results
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--home", type=pathlib.Path, required=True)
+    arguments.add_argument("--binary", type=pathlib.Path, default=pathlib.Path("target/debug/longhaul"))
+    arguments.add_argument("--client", choices=clients.ALL, action="append", help="only these")
+    given = arguments.parse_args()
+    chosen = given.client or list(clients.ALL)
+    random.seed(6)
+    bodies = (random.randbytes(1_000_000), random.randbytes(clients.PART * clients.PARTS))
+    tools = given.home / "venv" / "bin"
+    site = Site(given.home, given.binary.resolve())
+    rows, interop, failed = [], {}, 0
+    try:
+        for number, (mode, url) in enumerate(site.modes()):
+            bucket = f"bucket-{number}"
+            first = clients.Boto3(tools, url, site.ca, bucket, site.work / "files" / bucket, bodies)
+            first.client().create_bucket(Bucket=bucket)
+            for name in chosen:
+                directory = site.work / "files" / bucket / name
+                client = clients.ALL[name](tools, url, site.ca, bucket, directory, bodies)
+                row = {"mode": mode, "client": name}
+                for check, run in client.checks().items():
+                    if run is None:
+                        row[check] = "-"
+                        continue
+                    try:
+                        run()
+                        row[check] = "ok"
+                    except Exception as error:  # each check stands for itself
+                        failed += 1
+                        row[check] = f"FAILED: {error}"
+                rows.append(row)
+                print(f"{mode:<28} {name:<8} " + "  ".join(
+                    f"{check} {row[check]}" for check in row if check not in ("mode", "client")), flush=True)
+                shutil.rmtree(directory, ignore_errors=True)
+            if url.startswith("https:") and not mode.startswith("tcp"):
+                interop[mode] = interoperate(site, f"{url}/")
+                print(f"{mode:<28} {interop[mode]}", flush=True)
+    finally:
+        site.end()
+    result = {"rows": rows, "tls": interop}
+    (given.home / "result.json").write_text(json.dumps(result, indent=2) + "\n")
+    unlike = [group for stacks in interop.values() for group in stacks.values() if "MLKEM768" not in group.upper()]
+    done = sum(1 for row in rows for check in row.values() if check == "ok")
+    print(f"{done} checks passed, {failed} failed; without X25519MLKEM768: {unlike or 'nobody'}")
+    sys.exit(1 if failed or unlike else 0)
+
+
+main()
