@@ -28,6 +28,6 @@ if [ ! -x "$home/node_modules/node/bin/node" ]; then
   npm install --silent --no-save --prefix "$home" node@24
 fi
 if [ ! -x "$home/bin/tls-client" ]; then
-  (cd scripts/e2e && GO111MODULE=off go build -o "$home/bin/tls-client" tls-client.go)
+  (cd scripts/e2e && go build -o "$home/bin/tls-client" .)
 fi
 exec "$home/venv/bin/python" scripts/e2e/run.py --home "$home" "$@"

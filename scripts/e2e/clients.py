@@ -129,7 +129,7 @@ class AwsCli(Client):
     def aws(self, *words, text=False):
         config = self.file(
             "config",
-            b"[default]\ns3 =\n  multipart_chunksize = 5MB\n  multipart_threshold = 5MB\n  addressing_style = path\n",
+            b"[default]\ns3 =\n  multipart_chunksize = 5MB\n  multipart_threshold = 5MB\n  addressing_style = path\n  signature_version = s3v4\n",
         )
         os.environ["AWS_CONFIG_FILE"] = str(config)
         return self.run(self.tools / "aws", "--endpoint-url", self.endpoint, *words, text=text)

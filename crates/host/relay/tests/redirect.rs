@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const RELAYED: u16 = 7000;
 const LISTEN: u16 = 9000;
 
+/// New for each relay: while another test starts a process, that holds copies of all sockets for a moment, and an
+/// address in use stays so.
 struct Site {
     client: NetworkNamespace,
     router: NetworkNamespace,
@@ -188,19 +190,19 @@ fn options(listen: &str) -> TcpOptions {
 
 #[test]
 fn a_redirected_connection_goes_on_to_where_it_was_going() {
-    let site = Site::make();
-    site.serve(&format!("10.2.0.2:{RELAYED}"));
-    site.serve(&format!("[fd02::2]:{RELAYED}"));
-    site.rules(&format!(
-        "table inet nat {{ chain prerouting {{ type nat hook prerouting priority -100;\n\
-         iifname lan tcp dport {RELAYED} redirect to :{LISTEN}\n}}\n}}"
-    ));
     for (listen, to, from) in [
         ("0.0.0.0", "10.2.0.2", "10.2.0.1"),
         ("[::]", "[fd02::2]", "fd02::1"),
         // A listener for both, and a client of IPv4.
         ("[::]", "10.2.0.2", "10.2.0.1"),
     ] {
+        let site = Site::make();
+        site.serve(&format!("10.2.0.2:{RELAYED}"));
+        site.serve(&format!("[fd02::2]:{RELAYED}"));
+        site.rules(&format!(
+            "table inet nat {{ chain prerouting {{ type nat hook prerouting priority -100;\n\
+         iifname lan tcp dport {RELAYED} redirect to :{LISTEN}\n}}\n}}"
+        ));
         let relay = Relay::start(&site, options(listen));
         let answer = site.ask(&format!("{to}:{RELAYED}"));
         assert_eq!(answer, format!("hello {from}"), "{listen}");
@@ -212,8 +214,8 @@ fn a_redirected_connection_goes_on_to_where_it_was_going() {
 
 #[test]
 fn a_connection_that_was_not_redirected_is_refused_instead_of_going_in_a_circle() {
-    let site = Site::make();
     for tproxy in [false, true] {
+        let site = Site::make();
         let relay = Relay::start(
             &site,
             TcpOptions {
@@ -234,31 +236,31 @@ fn a_connection_that_was_not_redirected_is_refused_instead_of_going_in_a_circle(
 
 #[test]
 fn tproxy_keeps_both_addresses() {
-    let site = Site::make();
-    site.serve(&format!("10.2.0.2:{RELAYED}"));
-    site.serve(&format!("[fd02::2]:{RELAYED}"));
-    // Answers to the client's address have to come back to the relay's sockets: what belongs to one is marked.
-    site.rules(&format!(
-        "table inet divert {{ chain prerouting {{ type filter hook prerouting priority -150;\n\
-         iifname lan meta nfproto ipv4 tcp dport {RELAYED} tproxy ip to :{LISTEN} meta mark set 1 accept\n\
-         iifname lan meta nfproto ipv6 tcp dport {RELAYED} tproxy ip6 to :{LISTEN} meta mark set 1 accept\n\
-         iifname wan meta l4proto tcp socket transparent 1 meta mark set 1 accept\n}}\n}}"
-    ));
-    for family in ["-4", "-6"] {
-        for line in [
-            "rule add fwmark 1 lookup 100",
-            "route add local default dev lo table 100",
-        ] {
-            let words = std::iter::once(family).chain(line.split(' '));
-            let status = site.router.command("ip").args(words).status().unwrap();
-            assert!(status.success(), "ip {family} {line}");
-        }
-    }
     for (listen, to, client, router) in [
         ("0.0.0.0", "10.2.0.2", "10.1.0.2", "10.2.0.1"),
         ("[::]", "[fd02::2]", "fd01::2", "fd02::1"),
     ] {
         for keep in [true, false] {
+            let site = Site::make();
+            site.serve(&format!("10.2.0.2:{RELAYED}"));
+            site.serve(&format!("[fd02::2]:{RELAYED}"));
+            // Answers to the client's address have to come back to the relay's sockets: what belongs to one is marked.
+            site.rules(&format!(
+        "table inet divert {{ chain prerouting {{ type filter hook prerouting priority -150;\n\
+         iifname lan meta nfproto ipv4 tcp dport {RELAYED} tproxy ip to :{LISTEN} meta mark set 1 accept\n\
+         iifname lan meta nfproto ipv6 tcp dport {RELAYED} tproxy ip6 to :{LISTEN} meta mark set 1 accept\n\
+         iifname wan meta l4proto tcp socket transparent 1 meta mark set 1 accept\n}}\n}}"
+    ));
+            for family in ["-4", "-6"] {
+                for line in [
+                    "rule add fwmark 1 lookup 100",
+                    "route add local default dev lo table 100",
+                ] {
+                    let words = std::iter::once(family).chain(line.split(' '));
+                    let status = site.router.command("ip").args(words).status().unwrap();
+                    assert!(status.success(), "ip {family} {line}");
+                }
+            }
             let relay = Relay::start(
                 &site,
                 TcpOptions {

@@ -1,0 +1,3 @@
+module longhaul.test/tls-client
+
+go 1.24
