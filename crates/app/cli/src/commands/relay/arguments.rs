@@ -145,7 +145,7 @@ pub(crate) struct RelayTls {
 /// Relay to where each client asks to go, by SOCKS5 or HTTP CONNECT on the same port.
 ///
 /// Only to the targets that --to names: this is never an open proxy. Clients are told of the proxy, not of
-/// another address: HTTPS_PROXY, ALL_PROXY, `curl -x`, a browser's settings.
+/// another address: `HTTPS_PROXY`, `ALL_PROXY`, `curl -x`, a browser's settings.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -176,7 +176,7 @@ pub(crate) struct RelayProxy {
 /// Relay connections that the network redirects here to where they were going.
 ///
 /// With a DNAT or REDIRECT rule the kernel remembers where a client was going. With --tproxy the packets
-/// arrive with that address on them, which keeps connection tracking out of it and needs CAP_NET_ADMIN.
+/// arrive with that address on them, which keeps connection tracking out of it and needs `CAP_NET_ADMIN`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

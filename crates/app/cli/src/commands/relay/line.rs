@@ -21,22 +21,7 @@ pub(super) fn line(event: &Event) -> String {
             stage,
             options,
         } => applied(*side, profile, *stage, options),
-        Event::Connected {
-            connection,
-            peer,
-            rtt_s,
-            seconds,
-            tls,
-            ..
-        } => {
-            let (took, rtt) = (span(*seconds), span(*rtt_s));
-            let mut text = format!("#{connection} connected to {peer} in {took}, RTT {rtt}");
-            if let Some(tls) = tls {
-                // Writing to a String cannot fail.
-                let _ = write!(text, ", {}", agreed(tls));
-            }
-            text
-        }
+        Event::Connected { .. } => connected(event),
         Event::Primed { .. } => primed(event),
         Event::PrimingFailed {
             connection,
@@ -113,6 +98,27 @@ pub(super) fn line(event: &Event) -> String {
         Event::Stopped { .. } => stopped(event),
         Event::Trunk(event) => trunk_line::line(event),
     }
+}
+
+fn connected(event: &Event) -> String {
+    let Event::Connected {
+        connection,
+        peer,
+        rtt_s,
+        seconds,
+        tls,
+        ..
+    } = event
+    else {
+        return String::new();
+    };
+    let (took, rtt) = (span(*seconds), span(*rtt_s));
+    let mut text = format!("#{connection} connected to {peer} in {took}, RTT {rtt}");
+    if let Some(tls) = tls {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ", {}", agreed(tls));
+    }
+    text
 }
 
 fn applied(side: Side, profile: &str, stage: Stage, options: &[AppliedOption]) -> String {
