@@ -17,9 +17,9 @@ use relay::{HttpOptions, Order, PoolOptions, PrimeOptions, RunError, TlsOptions}
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
+use super::arguments::Switch;
 use super::voice::Speech;
 use super::{attend, supervisor, text};
-use crate::arguments::Switch;
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 use arguments::RelayS3;

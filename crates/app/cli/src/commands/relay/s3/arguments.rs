@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use units::{Bytes, Rate};
 
-use crate::arguments::{Switch, listen_address};
+use crate::arguments::listen_address;
+use crate::commands::relay::arguments::Switch;
 
 /// Speak S3 to clients nearby and to a store far away, and make the way between fast.
 ///
