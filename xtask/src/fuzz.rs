@@ -30,7 +30,7 @@ struct Target {
 }
 
 /// Every fuzz body of the house. A new one needs a line here and a test that replays its corpus.
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 8] = [
     Target {
         name: "capture",
         body: capture::fuzz::fuzz_capture,
@@ -42,6 +42,12 @@ const TARGETS: [Target; 7] = [
         body: script::fuzz::fuzz_script,
         corpus: "core/script/corpus",
         longest: 400,
+    },
+    Target {
+        name: "sock-diag",
+        body: sys::fuzz::fuzz_sock_diag,
+        corpus: "host/sys/corpus/sock-diag",
+        longest: 2_000,
     },
     Target {
         name: "tcp-exchange",

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use units::Span;
 
+use crate::commands::cc::arguments::Cc;
 use crate::commands::flow::arguments::Flow;
 use crate::commands::lab::arguments::{LabNetem, LabShell, LabUp, LabView};
 use crate::commands::lab::new::LabNew;
 use crate::commands::object::arguments::Object;
 use crate::commands::profile::arguments::Profile;
 use crate::commands::relay::arguments::Relay;
+use crate::commands::top::arguments::Top;
 use crate::commands::trunk::arguments::Trunk;
 use crate::commands::tune::arguments::Tune;
 
@@ -53,9 +55,22 @@ pub(crate) enum Command {
     Lab(Lab),
     Flow(Flow),
     Profile(Profile),
+    Top(Top),
     Tune(Tune),
+    Cc(Cc),
     Doctor(Doctor),
     Schema(Schema),
+    /// Print what makes a shell complete this program's flags: `longhaul completions bash`.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write manual pages, one for each verb, into a folder.
+    Manual {
+        /// The folder; it is made where it is not there.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 /// Tell from a capture where each second of a transfer went, and what would help.
@@ -432,6 +447,8 @@ pub(crate) enum SchemaDocument {
     Page,
     /// What `flow play` prints.
     Play,
+    /// The lines of `top --json` and `top --record`.
+    Top,
     Tune,
     /// What `simulate --what-if` prints.
     WhatIf,

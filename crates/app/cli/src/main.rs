@@ -35,16 +35,20 @@ fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         return Ok(output::help());
     };
     match command {
+        Command::Cc(cc) => commands::cc::run(&cc),
         Command::Doctor(doctor) => commands::doctor::run(&doctor),
         Command::Explain(explain) => commands::explain::run(&explain),
         Command::Flow(flow) => commands::flow::run(flow),
         Command::Lab(lab) => commands::lab::run(lab),
         Command::Object(object) => commands::object::run(&object),
+        Command::Completions { shell } => commands::paper::completions(shell),
+        Command::Manual { folder } => commands::paper::manual(&folder),
         Command::Profile(profile) => commands::profile::run(&profile),
         Command::Relay(relay) => commands::relay::run(relay),
         Command::Schema(schema) => commands::schema::run(&schema),
         Command::Simulate(simulate) => commands::simulate::run(&simulate),
         Command::Tune(tune) => commands::tune::run(&tune),
+        Command::Top(top) => commands::top::run(&top),
         Command::Trunk(trunk) => commands::trunk::run(&trunk),
     }
 }

@@ -14,13 +14,19 @@ use crate::failure::{Blame as _, Failure};
 
 /// Writes data to stdout. A reader that has gone is success: it has what it wanted.
 pub(crate) fn data(text: &str) -> Result<(), Failure> {
+    stream(text).map(drop)
+}
+
+/// Writes a part of a stream to stdout; whether anybody still reads it.
+pub(crate) fn stream(text: &str) -> Result<bool, Failure> {
     let mut stdout = io::stdout().lock();
     match stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
     {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.environment("cannot write to standard output"),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).environment("cannot write to standard output"),
+        Ok(()) => Ok(true),
     }
 }
 

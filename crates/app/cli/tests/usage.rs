@@ -13,7 +13,9 @@ use common::{longhaul, root, run};
 fn no_command_shows_the_verbs_and_is_a_usage_error() {
     let shown = run(&mut longhaul());
     assert_eq!(shown.code, Some(2));
-    for verb in ["explain", "relay", "lab", "profile", "doctor", "schema"] {
+    for verb in [
+        "explain", "relay", "lab", "profile", "top", "tune", "cc", "doctor", "schema",
+    ] {
         assert!(shown.stdout.contains(verb), "{verb} is missing: {shown:#?}");
     }
 }
@@ -59,14 +61,18 @@ fn schemas_describe_what_is_printed() {
 fn doctor_says_which_verbs_run() {
     let doctor = run(longhaul().args(["doctor", "--json"])).json();
     let verbs = doctor["verbs"].as_array().expect("a list of verbs");
-    let lab = verbs
-        .iter()
-        .find(|verb| verb["verb"] == "lab")
-        .expect("the lab is a verb");
-    assert_eq!(
-        lab["runs"], true,
-        "the tests of the lab need what it needs: {lab:#}"
-    );
+    for name in [
+        "explain", "simulate", "relay", "trunk", "lab", "flow", "profile", "top", "tune", "cc",
+    ] {
+        let verb = verbs.iter().find(|verb| verb["verb"] == name);
+        let verb = verb.unwrap_or_else(|| panic!("{name} is a verb"));
+        assert_eq!(
+            verb["runs"], true,
+            "the tests of {name} need what it needs: {verb:#}"
+        );
+        let checks = verb["checks"].as_array().unwrap();
+        assert!(!checks.is_empty(), "{name}");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod limits;
 mod manifest;
 pub mod page;
 pub mod play;
+pub mod top;
 pub mod tune;
 pub mod what_if;
 

@@ -23,3 +23,4 @@ mod sweep;
 mod what_if;
 
 pub use excerpt::{Explained, largest};
+pub use quantity::{bytes, rate, short_seconds};

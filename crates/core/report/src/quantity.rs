@@ -21,7 +21,8 @@ pub(crate) fn seconds(value: f64) -> String {
 }
 
 /// A length of time in three digits, for narrow columns: `12.3 s`, `1.02 s`, `209 ms`.
-pub(crate) fn short_seconds(value: f64) -> String {
+#[must_use]
+pub fn short_seconds(value: f64) -> String {
     let (number, unit) = if value.abs() >= 0.9995 {
         (value, "s")
     } else {
@@ -104,7 +105,8 @@ impl TimeUnit {
 pub(crate) const DASH: &str = "-";
 
 /// A rate: `99.8 Mbit/s`.
-pub(crate) fn rate(bits_per_s: f64) -> String {
+#[must_use]
+pub fn rate(bits_per_s: f64) -> String {
     for (size, unit) in [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")] {
         if bits_per_s.abs() >= size {
             return format!("{} {unit}", three_digits(bits_per_s / size));
@@ -115,7 +117,8 @@ pub(crate) fn rate(bits_per_s: f64) -> String {
 
 /// An amount of data, exact where it is a round number of a unit, otherwise in three digits:
 /// `100 KiB`, `1 MiB`, `103 kB`, `980 B`.
-pub(crate) fn bytes(count: u64) -> String {
+#[must_use]
+pub fn bytes(count: u64) -> String {
     let exact = Bytes::new(count).to_string();
     if !exact.ends_with(" B") || count < 1000 {
         return exact;

@@ -7,12 +7,14 @@ mod explain;
 mod lab;
 mod layout;
 mod sessions;
+mod top;
 mod tune;
 mod what_if;
 
 pub use change::change;
 pub use explain::explain;
 pub use lab::lab;
+pub use top::{close_wait, relay, top};
 pub use tune::tune;
 pub use what_if::what_if;
 

@@ -1,74 +1,53 @@
 //! From a sender's own clocks to the vocabulary of limits.
 
-use record::flow::Sample;
-use record::{LimitName, LimitSeconds};
+use std::time::Duration;
 
-/// RTT above the smallest from which the path's queue is taken for full of our own data.
-const QUEUEING: f64 = 1.25;
+use limit::kernel::{Clocks, Reading};
+use record::LimitSeconds;
+use record::flow::Sample;
 
 /// Divides the time from opening to the last sample.
-///
-/// `TCP_INFO` keeps exact clocks for the peer's window, the send buffer and for having nothing to do
-/// (`tcp_chrono` in `net/ipv4/tcp_output.c`). What remains was held by the congestion window; between two
-/// samples it belongs to what the later one shows: repair, slow start, a queue of our own, or linear
-/// growth. A sample that retransmits and still grows its window is repair: `loss-recovery` has
-/// precedence.
 pub(crate) fn of(samples: &[Sample]) -> LimitSeconds {
     let mut limits = LimitSeconds::new();
-    let mut book = |name: LimitName, seconds: f64| {
-        if seconds > 0.0 {
-            *limits.entry(name).or_insert(0.0) += seconds;
-        }
-    };
-    let mut before = &Sample::default();
+    let (mut before, mut before_at) = (Reading::default(), Duration::ZERO);
     for sample in samples {
-        let span = (sample.at_s - before.at_s).max(0.0);
-        let (Some(busy), Some(rwnd), Some(sndbuf)) = (
-            grown(sample.busy_s, before.busy_s),
-            grown(sample.rwnd_limited_s, before.rwnd_limited_s),
-            grown(sample.sndbuf_limited_s, before.sndbuf_limited_s),
-        ) else {
-            book(LimitName::Unknown, span);
-            before = sample;
-            continue;
-        };
-        // The clocks are read one after the other and have the grain of a jiffy.
-        let busy = busy.min(span);
-        let rwnd = rwnd.min(busy);
-        let sndbuf = sndbuf.min(busy - rwnd);
-        book(LimitName::ReceiveWindow, rwnd);
-        book(LimitName::SendBuffer, sndbuf);
-        book(LimitName::Application, span - busy);
-        book(held_by_window(sample, before), busy - rwnd - sndbuf);
-        before = sample;
+        let (reading, at) = (reading(sample), seconds(sample.at_s));
+        reading
+            .since(&before, at.saturating_sub(before_at))
+            .add_to(&mut limits);
+        (before, before_at) = (reading, at);
     }
     limits
 }
 
-fn grown(now: Option<f64>, before: Option<f64>) -> Option<f64> {
-    now.map(|now| (now - before.unwrap_or(0.0)).max(0.0))
+fn reading(sample: &Sample) -> Reading {
+    let clocks = || {
+        Some(Clocks {
+            busy: seconds(sample.busy_s?),
+            rwnd_limited: seconds(sample.rwnd_limited_s?),
+            sndbuf_limited: seconds(sample.sndbuf_limited_s?),
+        })
+    };
+    Reading {
+        clocks: clocks(),
+        rtt: seconds(sample.rtt_s),
+        min_rtt: sample.min_rtt_s.map(seconds),
+        cwnd: sample.cwnd,
+        ssthresh: sample.ssthresh,
+        lost: sample.lost,
+        retransmissions: sample.retransmits,
+    }
 }
 
-fn held_by_window(sample: &Sample, before: &Sample) -> LimitName {
-    let queueing = sample
-        .min_rtt_s
-        .is_some_and(|least| sample.rtt_s > least * QUEUEING);
-    if sample.lost > 0 || sample.retransmits > before.retransmits {
-        LimitName::LossRecovery
-    } else if queueing {
-        LimitName::Bottleneck
-    } else if sample
-        .ssthresh
-        .is_none_or(|ssthresh| sample.cwnd < ssthresh)
-    {
-        LimitName::SlowStart
-    } else {
-        LimitName::CongestionAvoidance
-    }
+/// Samples hold what the kernel said, and that is never negative.
+fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use record::LimitName;
+
     use super::*;
 
     fn sample(at_s: f64, busy_s: f64) -> Sample {

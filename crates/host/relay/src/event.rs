@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use limit::kernel::{Clocks, Division};
 use profile::Side;
 use record::{LimitName, LimitSeconds};
 use serde::Serialize;
@@ -415,27 +416,18 @@ impl SideReport {
     }
 }
 
-/// Divides a connection's time by the kernel's clocks (`tcp_chrono_start` in `net/ipv4/tcp_output.c`), which run
-/// one at a time. Their grain is a jiffy, so each is bounded by what is left.
+/// Divides a connection's time by the kernel's clocks.
 fn limits(info: &TcpInfo, open_for: Duration) -> LimitSeconds {
-    let (Some(busy), Some(rwnd), Some(sndbuf)) =
-        (info.busy, info.rwnd_limited, info.sndbuf_limited)
-    else {
-        return LimitSeconds::from([(LimitName::Unknown, open_for.as_secs_f64())]);
+    let clocks = info.busy.zip(info.rwnd_limited).zip(info.sndbuf_limited);
+    let Some(((busy, rwnd_limited), sndbuf_limited)) = clocks else {
+        return Division::whole(LimitName::Unknown, open_for).into();
     };
-    let busy = busy.min(open_for);
-    let rwnd = rwnd.min(busy);
-    let sndbuf = sndbuf.min(busy.saturating_sub(rwnd));
-    let shares = [
-        (LimitName::Application, open_for.saturating_sub(busy)),
-        (LimitName::ReceiveWindow, rwnd),
-        (LimitName::SendBuffer, sndbuf),
-        (LimitName::Unknown, busy.saturating_sub(rwnd + sndbuf)),
-    ];
-    let shares = shares.into_iter().filter(|(_, span)| !span.is_zero());
-    shares
-        .map(|(name, span)| (name, span.as_secs_f64()))
-        .collect()
+    let clocks = Clocks {
+        busy,
+        rwnd_limited,
+        sndbuf_limited,
+    };
+    clocks.divide(open_for, LimitName::Unknown).into()
 }
 
 // === impl EndedBy ===

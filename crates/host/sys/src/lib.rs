@@ -6,7 +6,10 @@
     reason = "this crate wraps the system calls that no safe library offers"
 )]
 
+pub mod bpf;
 pub mod datagram;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod isolation;
 pub mod namespace;
 pub mod packet_socket;

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::panic;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -140,6 +140,22 @@ impl NetworkNamespace {
     pub fn current(name: &str) -> Result<Self, NamespaceError> {
         let name: Arc<str> = name.into();
         match File::open("/proc/thread-self/ns/net") {
+            Ok(file) => Ok(Self {
+                name,
+                handle: Arc::new(OwnedFd::from(file)),
+            }),
+            Err(source) => Err(NamespaceError::Enter {
+                namespace: name,
+                source,
+            }),
+        }
+    }
+
+    /// The namespace whose file is `path`, such as `/proc/1/ns/net` or `/run/netns/site`. `name` appears in
+    /// messages only.
+    pub fn open(path: &Path, name: &str) -> Result<Self, NamespaceError> {
+        let name: Arc<str> = name.into();
+        match File::open(path) {
             Ok(file) => Ok(Self {
                 name,
                 handle: Arc::new(OwnedFd::from(file)),

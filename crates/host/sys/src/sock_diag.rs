@@ -18,7 +18,11 @@ pub struct SockDiag {
     buffer: Vec<u8>,
 }
 
-/// One TCP socket as its kernel describes it. Listeners and sockets in `TIME_WAIT` are not listed.
+/// Which states of sockets are asked for, as the kernel numbers them (`include/net/tcp_states.h`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct States(u32);
+
+/// One TCP socket as its kernel describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpSocket {
     /// This end.
@@ -30,6 +34,10 @@ pub struct TcpSocket {
     /// The kernel's own number for this socket: two sockets with the same addresses, one after the other,
     /// differ in it.
     pub cookie: u64,
+    /// The socket's file (`socket:[…]` below `/proc/PID/fd`); zero where no process holds it any more.
+    pub inode: u32,
+    /// The user who made it.
+    pub uid: u32,
     /// Bytes received that nobody has read.
     pub receive_queue: u32,
     /// Bytes written that the peer has not acknowledged.
@@ -73,11 +81,22 @@ const ATTRIBUTE_HEADER: usize = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
-/// States with data to speak of: `ESTABLISHED` (1), `FIN_WAIT1` and `2` (4, 5), `CLOSE_WAIT` (8),
-/// `LAST_ACK` (9), `CLOSING` (11).
-const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 /// A dump comes in messages of at most 32 KiB (`NLMSG_GOODSIZE` and `netlink_recvmsg` in `af_netlink.c`).
 const BUFFER: usize = 64 * 1024;
+
+// === impl States ===
+
+impl States {
+    /// States with data to speak of: `ESTABLISHED` (1), `FIN_WAIT1` and `2` (4, 5), `CLOSE_WAIT` (8),
+    /// `LAST_ACK` (9), `CLOSING` (11).
+    pub const WITH_DATA: Self = Self(1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11);
+    /// Those and connections that are being made: `SYN_SENT` (2), `SYN_RECV` (3).
+    pub const CONNECTIONS: Self = Self(Self::WITH_DATA.0 | 1 << 2 | 1 << 3);
+    /// Those and listeners (10), which tell who opened which connection.
+    pub const WITH_LISTENERS: Self = Self(Self::CONNECTIONS.0 | 1 << 10);
+    /// Every state, listeners (10), `TIME_WAIT` (6) and connections that nobody has accepted yet (12) too.
+    pub const ALL: Self = Self(Self::CONNECTIONS.0 | 1 << 6 | 1 << 10 | 1 << 12);
+}
 
 // === impl SockDiag ===
 
@@ -108,17 +127,27 @@ impl SockDiag {
     /// Every TCP socket with data to speak of, of both address families.
     pub fn tcp_sockets(&mut self) -> Result<Vec<TcpSocket>, SockDiagError> {
         let mut sockets = Vec::new();
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            self.ask(family)?;
-            while self.read(&mut sockets)? {}
-        }
+        self.visit(States::WITH_DATA, |socket| sockets.push(socket))?;
         Ok(sockets)
     }
 
-    fn ask(&mut self, family: libc::c_int) -> Result<(), SockDiagError> {
+    /// Hands every TCP socket in one of `states` to `visitor`, of both address families.
+    pub fn visit(
+        &mut self,
+        states: States,
+        mut visitor: impl FnMut(TcpSocket),
+    ) -> Result<(), SockDiagError> {
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.ask(family, states)?;
+            while self.read(&mut visitor)? {}
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, family: libc::c_int, states: States) -> Result<(), SockDiagError> {
         self.sequence = self.sequence.wrapping_add(1);
         let family = u8::try_from(family).map_err(|_| SockDiagError::Malformed)?;
-        let request = request(family, self.sequence);
+        let request = request(family, states, self.sequence);
         // SAFETY: the buffer outlives the call and its length is given; an unconnected netlink socket sends
         // to the kernel.
         let sent = unsafe {
@@ -139,7 +168,7 @@ impl SockDiag {
     }
 
     /// Takes in one datagram of the answer; whether more will come.
-    fn read(&mut self, sockets: &mut Vec<TcpSocket>) -> Result<bool, SockDiagError> {
+    fn read(&mut self, visitor: &mut impl FnMut(TcpSocket)) -> Result<bool, SockDiagError> {
         // SAFETY: the kernel writes at most the buffer's length into it.
         let received = unsafe {
             libc::recv(
@@ -160,24 +189,36 @@ impl SockDiag {
             });
         };
         let received = received.min(self.buffer.len());
-        let mut rest = &self.buffer[..received];
-        while !rest.is_empty() {
-            let message = Message::split_from(&mut rest).ok_or(SockDiagError::Malformed)?;
-            if message.sequence != self.sequence {
-                continue;
-            }
-            match i32::from(message.kind) {
-                libc::NLMSG_DONE => return Ok(false),
-                libc::NLMSG_ERROR => return message.error().map(|()| false),
-                _ => sockets.extend(decode(message.body)),
-            }
-        }
-        Ok(true)
+        take_in(&self.buffer[..received], self.sequence, visitor)
     }
 }
 
-/// `struct nlmsghdr` and `struct inet_diag_req_v2`, asking for all TCP sockets of `family`.
-fn request(family: u8, sequence: u32) -> [u8; MESSAGE_HEADER + REQUEST] {
+/// Takes in one datagram of the answer to question `sequence`; whether more will come.
+pub(crate) fn take_in(
+    mut datagram: &[u8],
+    sequence: u32,
+    visitor: &mut impl FnMut(TcpSocket),
+) -> Result<bool, SockDiagError> {
+    while !datagram.is_empty() {
+        let message = Message::split_from(&mut datagram).ok_or(SockDiagError::Malformed)?;
+        if message.sequence != sequence {
+            continue;
+        }
+        match i32::from(message.kind) {
+            libc::NLMSG_DONE => return Ok(false),
+            libc::NLMSG_ERROR => return message.error().map(|()| false),
+            _ => {
+                if let Some(socket) = decode(message.body) {
+                    visitor(socket);
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// `struct nlmsghdr` and `struct inet_diag_req_v2`, asking for the TCP sockets of `family`.
+fn request(family: u8, states: States, sequence: u32) -> [u8; MESSAGE_HEADER + REQUEST] {
     const LENGTH: u32 = 72;
     // NLM_F_REQUEST and NLM_F_DUMP.
     const REQUEST_DUMP: u16 = 0x301;
@@ -191,7 +232,7 @@ fn request(family: u8, sequence: u32) -> [u8; MESSAGE_HEADER + REQUEST] {
     bytes[16] = family;
     bytes[17] = TCP;
     bytes[18] = 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1);
-    bytes[20..24].copy_from_slice(&STATES.to_ne_bytes());
+    bytes[20..24].copy_from_slice(&states.0.to_ne_bytes());
     bytes
 }
 
@@ -251,6 +292,8 @@ fn decode(body: &[u8]) -> Option<TcpSocket> {
         peer: end(6, 24)?,
         state: State::from_number(*body.get(1)?),
         cookie,
+        inode: u32_at(body, 68)?,
+        uid: u32_at(body, 64)?,
         receive_queue: u32_at(body, 56)?,
         send_queue: u32_at(body, 60)?,
         congestion_control: None,
@@ -325,6 +368,8 @@ mod tests {
             .find(|one| one.peer == client.local_addr().unwrap());
         assert_eq!(receiver.unwrap().receive_queue, 1000);
         assert_ne!(receiver.unwrap().cookie, sender.cookie);
+        let file = std::fs::read_link(format!("/proc/self/fd/{}", client.as_raw_fd())).unwrap();
+        assert_eq!(file.to_str().unwrap(), format!("socket:[{}]", sender.inode));
     }
 
     #[test]
@@ -338,6 +383,24 @@ mod tests {
             .iter()
             .find(|one| one.peer == client.local_addr().unwrap());
         assert!(accepted.is_some(), "{sockets:#?}");
+    }
+
+    #[test]
+    fn listeners_are_listed_where_they_are_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut kernel = SockDiag::open().unwrap();
+        let mut listed = |states| {
+            let mut found = false;
+            kernel
+                .visit(states, |socket| {
+                    found |= socket.local == address && socket.state == State::Listening;
+                })
+                .unwrap();
+            found
+        };
+        assert!(listed(States::ALL));
+        assert!(!listed(States::CONNECTIONS));
     }
 
     #[test]

@@ -115,6 +115,19 @@ pub fn set_pacing_rate(
     Options::of(socket, side, peer).pacing_rate(rate)
 }
 
+/// What the kernel may call a congestion control, the first choice first: by its own module, or as
+/// `longhaul cc load` names what it puts in.
+fn kernel_names(name: &str) -> Vec<String> {
+    let module = match name {
+        "westwood+" => "westwood",
+        other => other,
+    };
+    match module {
+        "westwood" | "highspeed" => vec![module.to_owned(), format!("lh_{module}")],
+        _ => vec![module.to_owned()],
+    }
+}
+
 /// Sets the congestion control of one TCP socket by its name in the kernel.
 pub fn set_congestion_control(
     socket: &impl AsFd,
@@ -305,8 +318,12 @@ impl<'a> Options<'a> {
     /// (`net.ipv4.tcp_allowed_congestion_control`); an error tells of the last one's refusal.
     fn congestion_control(&mut self, preferences: &[String]) -> Result<(), ApplyError> {
         let requested = preferences.join(" or ");
+        let names: Vec<String> = preferences
+            .iter()
+            .flat_map(|name| kernel_names(name))
+            .collect();
         let mut refusal = None;
-        for name in preferences {
+        for name in &names {
             if self.only_reads {
                 break;
             }
@@ -318,7 +335,7 @@ impl<'a> Options<'a> {
         match refusal {
             Some(source) => Err(self.refused(CONGESTION, requested, source)),
             None if preferences.is_empty() => Ok(()),
-            None => self.congestion_in_effect(preferences, requested),
+            None => self.congestion_in_effect(&names, requested),
         }
     }
 
@@ -538,6 +555,14 @@ mod tests {
         set_congestion_control(&client, "reno", Side::Server, peer).unwrap();
         assert_eq!(congestion_control(&client).unwrap(), "reno");
         assert!(set_congestion_control(&client, "no-such", Side::Server, peer).is_err());
+    }
+
+    #[test]
+    fn names_of_papers_stand_for_the_kernels_module_and_for_what_we_put_in() {
+        assert_eq!(kernel_names("westwood+"), ["westwood", "lh_westwood"]);
+        assert_eq!(kernel_names("highspeed"), ["highspeed", "lh_highspeed"]);
+        assert_eq!(kernel_names("lh_newreno_44"), ["lh_newreno_44"]);
+        assert_eq!(kernel_names("cubic"), ["cubic"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod live;
 mod outlook;
 mod outputs;
 mod reading;
+mod recording;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -81,6 +82,9 @@ fn compare(arguments: &Explain) -> Result<ExitCode, Failure> {
 
 /// What the captures say together; in the files' order of time.
 fn explain(arguments: &Explain, files: &[PathBuf]) -> Result<Document, Failure> {
+    if let Some(document) = recording::explain(arguments, files)? {
+        return Ok(document);
+    }
     let mut feed = Feed::new(arguments)?;
     let captures = reading::read_all(arguments, files, &mut feed)?;
     let tracked = feed.finish()?;

@@ -15,6 +15,7 @@ pub(crate) fn run(arguments: &Schema) -> Result<ExitCode, Failure> {
         SchemaDocument::Play => schemars::schema_for!(record::play::Document),
         SchemaDocument::WhatIf => schemars::schema_for!(record::what_if::Document),
         SchemaDocument::Lab => schemars::schema_for!(record::lab::Document),
+        SchemaDocument::Top => schemars::schema_for!(record::top::Line),
         SchemaDocument::Tune => schemars::schema_for!(record::tune::Document),
     };
     output::json(&schema)?;

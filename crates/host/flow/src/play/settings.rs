@@ -1,6 +1,7 @@
 //! What a script sets, as the kernel calls it.
 
 use std::fmt::{self, Display, Write as _};
+use std::fs;
 use std::time::Duration;
 
 use congestion::{Algorithm, SlowStart};
@@ -53,8 +54,8 @@ impl KernelSettings {
                 let name = match algorithm {
                     Algorithm::NewReno => "reno",
                     Algorithm::Cubic(SlowStart::HyStart) => "cubic",
-                    Algorithm::HighSpeed => "highspeed",
-                    Algorithm::WestwoodPlus => "westwood",
+                    Algorithm::HighSpeed => of_module("highspeed", "lh_highspeed"),
+                    Algorithm::WestwoodPlus => of_module("westwood", "lh_westwood"),
                     Algorithm::Bbr => "bbr",
                     Algorithm::Cubic(SlowStart::Standard | SlowStart::HyStartPlusPlus)
                     | Algorithm::Bbr3
@@ -126,6 +127,14 @@ impl KernelSettings {
         // A string takes everything.
         let _ = write!(self.route, " {name} {value}");
     }
+}
+
+/// The kernel's own module where there is one, otherwise what `longhaul cc load` has put in.
+fn of_module(module: &'static str, ours: &'static str) -> &'static str {
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let available = available.unwrap_or_default();
+    let is_there = available.split_whitespace().any(|name| name == module);
+    if is_there { module } else { ours }
 }
 
 /// As iproute2 wants it.

@@ -1,0 +1,16 @@
+//! Reads what `longhaul top` shows: the TCP sockets of one or several network namespaces
+//! ([`Watcher`]), whose they are ([`ProcessTable`]), and what relays say of themselves ([`relays`]).
+//!
+//! Nothing is judged here; that is `core/live`.
+
+mod namespaces;
+mod pace;
+mod processes;
+mod relays;
+mod watcher;
+
+pub use namespaces::{Namespace, NamespaceChoice};
+pub use pace::Pace;
+pub use processes::ProcessTable;
+pub use relays::{RelayError, relays};
+pub use watcher::{WatchError, Watcher};
