@@ -1,7 +1,7 @@
 # Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
 # `make help` lists the rest.
 
-.PHONY: help demo build test e2e soak field bench page e2e-page lint ci setup clean
+.PHONY: help demo build release install packages test e2e soak field bench page e2e-page lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -19,6 +19,30 @@ demo: setup build ## a slow WAN upload explained, made fast and proved; writes $
 
 build: ## the longhaul binary
 	cargo build --locked --package longhaul-cli
+
+release: ## the binary that packages hold: optimised, in target/release
+	cargo build --locked --release --package longhaul-cli
+
+# Below PREFIX: binary, manual, completions, units. Configuration that is there already stays.
+PREFIX ?= /usr/local
+DESTDIR ?=
+BINARY ?= target/release/longhaul
+install: $(if $(wildcard $(BINARY)),,release) ## binary, manual pages, completions and units below PREFIX (/usr/local)
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/longhaul
+	$(BINARY) manual $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(BINARY) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longhaul
+	$(BINARY) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longhaul
+	$(BINARY) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/longhaul.fish
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	for unit in packaging/systemd/*.service; do \
+	  sed 's#/usr/bin/longhaul#$(PREFIX)/bin/longhaul#' "$$unit" > "$(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$unit)"; \
+	done
+	install -D -m 644 packaging/sysusers/longhaul.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/longhaul.conf
+	[ -e $(DESTDIR)/etc/longhaul/relay.toml ] || install -D -m 644 packaging/config/relay.toml $(DESTDIR)/etc/longhaul/relay.toml
+
+packages: release ## .deb, .rpm and a tarball, in out/packages
+	cargo xtask package all
 
 test: setup ## every test: units, properties, captures, namespaces, the whole binary
 	cargo test --locked --workspace --quiet

@@ -11,6 +11,8 @@
 //! | `cargo xtask accuracy` | writes `docs/accuracy.md`: how often `explain` is right on captures whose truth is known |
 //! | `cargo xtask field DIR` | writes `docs/field-results.md` from results in DIR (`make field`) |
 //! | `cargo xtask fuzz NAME` | feeds a fuzz body with fresh inputs for some minutes (`make soak`) |
+//! | `cargo xtask bpf` | makes the committed eBPF object and its source's hash again (clang 14 or later) |
+//! | `cargo xtask package KIND` | `.deb`, `.rpm`, tarball around the release binary |
 //! | `cargo xtask lint` | fmt to docs |
 //! | `cargo xtask test` | `make test` |
 //! | `cargo xtask ci` | lint, then test: what CI runs |
@@ -22,10 +24,13 @@
 )]
 
 mod accuracy;
+mod bpf;
+mod components;
 mod deps;
 mod docs;
 mod field;
 mod fuzz;
+mod package;
 mod quotes;
 
 use std::process::{Command, ExitCode};
@@ -49,12 +54,14 @@ fn main() -> ExitCode {
             )),
         },
         Some("fuzz") => fuzz::run(std::env::args().skip(2)),
+        Some("bpf") => bpf::write(),
+        Some("package") => package::run(std::env::args().skip(2)),
         Some("lint") => lint(),
         Some("test") => test(),
         Some("ci") => lint().and_then(|()| test()),
         _ => {
             eprintln!(
-                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|field|fuzz|lint|test|ci"
+                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|field|fuzz|bpf|package|lint|test|ci"
             );
             return ExitCode::from(2);
         }
