@@ -68,7 +68,7 @@ fn what_is_recorded_is_explained_with_the_process_that_leaves_connections_open()
         let mut printed = running.stdout.take().unwrap();
         let mut beginning = [0; 400];
         printed.read_exact(&mut beginning).unwrap();
-        server.write_all(&[7; 300_000]).unwrap();
+        server.write_all(&vec![7; 300_000]).unwrap();
         client.read_exact(&mut vec![0; 300_000]).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         let mut rest = String::new();

@@ -98,7 +98,12 @@ fn blame(error: ControllerError) -> Failure {
             };
             (Kind::Environment, hint)
         }
-        _ => (
+        // What else there is, and what later versions know, is the kernel's.
+        ControllerError::Types(_)
+        | ControllerError::Btf(_)
+        | ControllerError::Unsupported(_)
+        | ControllerError::Fit { .. }
+        | _ => (
             Kind::Environment,
             "it takes Linux 5.6 or later, built with CONFIG_DEBUG_INFO_BTF and CONFIG_BPF_JIT; a profile's next \
              preference works without"

@@ -5,7 +5,7 @@ use controllers::{Controller, Name};
 
 /// Put congestion control that this kernel does not ship into it: highspeed, westwood+, newreno with a threshold.
 ///
-/// They are eBPF programs (struct_ops, Linux 5.6 and later with BTF), fitted to the running kernel. A name counts for
+/// They are eBPF programs (`struct_ops`, Linux 5.6 and later with BTF), fitted to the running kernel. A name counts for
 /// the whole machine and every network namespace, for users without privilege too, until it is unloaded or the
 /// machine restarts. Profiles take them by preference: `congestion-control = ["westwood+", "cubic"]`.
 #[derive(Debug, Args)]

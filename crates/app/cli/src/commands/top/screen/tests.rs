@@ -39,8 +39,8 @@ impl Stage {
             pair: (client, server),
         };
         stage.session.read().unwrap();
-        stage.pair.0.write_all(&[7; 100_000]).unwrap();
-        stage.pair.1.read_exact(&mut [0; 100_000]).unwrap();
+        stage.pair.0.write_all(&vec![7; 100_000]).unwrap();
+        stage.pair.1.read_exact(&mut vec![0; 100_000]).unwrap();
         stage.session.read().unwrap();
         stage
     }
