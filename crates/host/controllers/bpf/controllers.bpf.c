@@ -267,7 +267,7 @@ CONTROLLER(westwood, cwnd_event) int westwood_cwnd_event(u64 *arguments)
 	struct westwood *west = westwood_of(tp);
 	u32 event = (u32)arguments[1];
 
-	if (event == CA_EVENT_TX_START) {
+	if (event == CA_EVENT_TX_START && west->counting_since_us) {
 		// Silence is not a low rate.
 		west->counting_since_us = tp->tcp_mstamp;
 		west->delivered_before = tp->delivered;

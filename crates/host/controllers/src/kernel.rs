@@ -67,6 +67,8 @@ pub struct Registered {
 
 /// Where the kernel publishes its types.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
+/// Every congestion control of the machine, in every namespace alike.
+const OFFERED: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// The table of functions that a congestion control is, and the value of its map.
 const TABLE: &str = "tcp_congestion_ops";
 const VALUE: &str = "bpf_struct_ops_tcp_congestion_ops";
@@ -115,21 +117,33 @@ pub fn load(wanted: &Wanted) -> Result<(), ControllerError> {
 
 /// What of ours the kernel knows.
 pub fn list() -> Result<Vec<Registered>, ControllerError> {
-    Ok(tables(&types()?)?.into_iter().map(|(_, one)| one).collect())
+    let mut registered: Vec<_> = tables(&types()?)?.into_iter().map(|(_, one)| one).collect();
+    registered.sort_by(|a, b| a.name.cmp(&b.name));
+    registered.dedup_by(|a, b| a.name == b.name);
+    Ok(registered)
 }
 
 /// Takes a controller out. Connections that have it keep it to their end.
 pub fn unload(name: &Name) -> Result<(), ControllerError> {
-    let found = tables(&types()?)?
-        .into_iter()
-        .find(|(_, one)| one.name == *name);
-    let (map, _) = found.ok_or_else(|| ControllerError::Absent(name.clone()))?;
-    bpf::remove_value(&map).map_err(|source| ControllerError::Refused {
-        operation: "take out",
-        name: name.to_string(),
-        log: String::new(),
-        source,
-    })
+    let mut result = Err(ControllerError::Absent(name.clone()));
+    for (map, one) in tables(&types()?)? {
+        if one.name != *name {
+            continue;
+        }
+        // Beside the one in use there may be others that were taken out and that connections still have.
+        match bpf::remove_value(&map) {
+            Ok(()) => return Ok(()),
+            Err(source) => {
+                result = Err(ControllerError::Refused {
+                    operation: "take out",
+                    name: name.to_string(),
+                    log: String::new(),
+                    source,
+                });
+            }
+        }
+    }
+    result
 }
 
 /// Why this kernel, or this user, cannot put a controller in; `Ok` where it can.
@@ -156,7 +170,8 @@ fn types() -> Result<Btf, ControllerError> {
     Btf::parse(&bytes).map_err(|error: BtfError| ControllerError::Btf(error.into()))
 }
 
-/// Tables of ours with their maps.
+/// Tables of ours with their maps, as far as the kernel offers them: one that was taken out stays a map for as
+/// long as a connection has it.
 fn tables(kernel: &Btf) -> Result<Vec<(OwnedFd, Registered)>, ControllerError> {
     let value = kernel
         .find_struct(VALUE)
@@ -167,10 +182,12 @@ fn tables(kernel: &Btf) -> Result<Vec<(OwnedFd, Registered)>, ControllerError> {
         log: String::new(),
         source,
     })?;
+    let offered = std::fs::read_to_string(OFFERED).unwrap_or_default();
     let ours = maps.into_iter().filter_map(|(map, info)| {
-        let name = info.name.parse().ok()?;
+        let name: Name = info.name.parse().ok()?;
+        let is_offered = offered.split_whitespace().any(|one| one == name.as_str());
         let is_table = info.struct_ops == Some(value);
-        is_table.then_some((map, Registered { name, map: info.id }))
+        (is_table && is_offered).then_some((map, Registered { name, map: info.id }))
     });
     Ok(ours.collect())
 }

@@ -9,8 +9,52 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
+use controllers::{Controller, ControllerError, Wanted};
 use longhaul_flow::play::against_kernel;
 use script::{Script, Tolerance, Who};
+
+/// What kernels do not ship, put in for as long as a test plays.
+struct Controllers;
+
+/// How many tests play now: the last takes the controllers out.
+static PLAYING: Mutex<usize> = Mutex::new(0);
+
+impl Controllers {
+    fn load() -> Self {
+        let mut playing = PLAYING.lock().unwrap();
+        *playing += 1;
+        let mut loaded = LOADED.lock().unwrap();
+        for controller in [Controller::HighSpeed, Controller::WestwoodPlus] {
+            let wanted = Wanted {
+                controller,
+                name: controller.default_name(None),
+                initial_ssthresh: None,
+            };
+            match controllers::load(&wanted) {
+                Ok(()) => loaded.push(wanted.name),
+                // Another test's, or the host's own, which stays.
+                Err(ControllerError::Exists(_)) => {}
+                Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
+            }
+        }
+        Self
+    }
+}
+
+/// What these tests have put in.
+static LOADED: Mutex<Vec<controllers::Name>> = Mutex::new(Vec::new());
+
+impl Drop for Controllers {
+    fn drop(&mut self) {
+        let mut playing = PLAYING.lock().unwrap();
+        *playing -= 1;
+        if *playing == 0 {
+            for name in LOADED.lock().unwrap().drain(..) {
+                controllers::unload(&name).unwrap();
+            }
+        }
+    }
+}
 
 /// Scripts at a time; nearly all of their time is waiting.
 const LANES: usize = 6;
@@ -37,6 +81,7 @@ fn scripts() -> Vec<(PathBuf, Script)> {
 }
 
 fn play_all(ipv6: bool) {
+    let _controllers = Controllers::load();
     let scripts = scripts();
     let next = Mutex::new(scripts.iter());
     let failures = Mutex::new(String::new());

@@ -25,7 +25,8 @@ impl Stage {
         let port = listener.local_addr().unwrap().port();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
-        let filter = format!("port {port} and not state time-wait");
+        let own = client.local_addr().unwrap().port();
+        let filter = format!("port {port} and port {own} and not state time-wait");
         let words = ["longhaul", "top", "--filter", &filter, "--sort", "out"];
         let Some(Command::Top(arguments)) = Arguments::try_parse_from(words).unwrap().command
         else {
