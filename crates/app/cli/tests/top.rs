@@ -56,6 +56,9 @@ fn what_is_recorded_is_explained_with_the_process_that_leaves_connections_open()
             "--json",
             "-i",
             "100 ms",
+            // However busy this machine is, a reading every interval.
+            "--max-cpu",
+            "0",
             "--duration",
             "3 s",
             "-f",
