@@ -24,6 +24,7 @@ const SECRET: &str = "clients/secret+key";
 /// An origin with other credentials than the gateway's clients have.
 struct TestOrigin {
     address: SocketAddr,
+    state: Origin,
     stored: mpsc::UnboundedReceiver<Stored>,
 }
 
@@ -37,8 +38,13 @@ impl TestOrigin {
         let address = plain.local_addr().unwrap();
         let (events, stored) = mpsc::unbounded_channel();
         let origin = Origin::prepare(&config, events).unwrap();
+        let state = origin.clone();
         tokio::spawn(origin.serve(Listeners { plain, tls: None }, std::future::pending()));
-        Self { address, stored }
+        Self {
+            address,
+            state,
+            stored,
+        }
     }
 }
 
@@ -51,10 +57,15 @@ struct Gateway {
 
 impl Gateway {
     fn start(origin: SocketAddr, more: &[&str]) -> Self {
+        let origin = format!("http://{origin}");
+        let first = ["127.0.0.1:0", &origin, "--client", ACCESS_KEY];
+        Self::spawn(&[&first, more].concat())
+    }
+
+    fn spawn(arguments: &[&str]) -> Self {
         let mut child = longhaul()
-            .args(["relay", "s3", "127.0.0.1:0", &format!("http://{origin}")])
-            .args(["--client", ACCESS_KEY, "--json"])
-            .args(more)
+            .args(["relay", "s3", "--json"])
+            .args(arguments)
             .env("LONGHAUL_S3_SECRET", SECRET)
             .env("AWS_ACCESS_KEY_ID", "origins-key")
             .env("AWS_SECRET_ACCESS_KEY", "origins/secret")
@@ -153,4 +164,75 @@ async fn the_origins_credentials_are_no_good_at_the_gateway() {
         error.contains("InvalidAccessKeyId") || error.contains("403"),
         "{error}"
     );
+}
+
+/// Kills the gateway at another place of an upload each time.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_two_hundred_times_it_leaves_no_half_object_and_gives_up_what_it_began() {
+    let mut origin = TestOrigin::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    let journal = folder.path().join("journal");
+    let text = format!(
+        r#"
+        listen = "127.0.0.1:0"
+        origin = "http://{address}"
+        via = "{address}"
+        journal = "{journal}"
+        credentials = {{ access-key = "origins-key", secret-env = "AWS_SECRET_ACCESS_KEY" }}
+        client = [{{ access-key = "{ACCESS_KEY}", secret-env = "LONGHAUL_S3_SECRET" }}]
+        "#,
+        address = origin.address,
+        journal = journal.display(),
+    );
+    std::fs::write(&config, text).unwrap();
+    let file = ["--config", config.to_str().unwrap()];
+    // Above four parts of 8 MiB, and below.
+    let (large, small) = (34 << 20, 300_000);
+    for turn in 0..200_u64 {
+        let mut gateway = Gateway::spawn(&file);
+        let bytes = if turn % 4 == 0 { large } else { small };
+        let series = Series {
+            transfers: 1,
+            ..gateway.series(Verb::Put, bytes)
+        };
+        let upload = std::thread::spawn(move || {
+            let alone = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            alone.block_on(store::client::run(&series, |_| {})).unwrap()
+        });
+        if bytes == large {
+            // The upload has begun when it is in the journal; from there on a little more of it each time.
+            while !std::fs::read_to_string(&journal).unwrap().contains("begun") {
+                tokio::task::yield_now().await;
+            }
+        }
+        for _ in 0..turn * 50 {
+            tokio::task::yield_now().await;
+        }
+        gateway.child.kill().unwrap();
+        gateway.child.wait().unwrap();
+        // Whether it had got through or not.
+        drop(upload.join().unwrap());
+    }
+    let expected = |bytes: u64| {
+        let bytes = usize::try_from(bytes).unwrap();
+        store::digest::sha256_hex(&store::payload::content(0, 1, bytes))
+    };
+    let whole = [expected(large), expected(small)];
+    while let Ok(stored) = origin.stored.try_recv() {
+        assert!(
+            whole.contains(&stored.sha256),
+            "half an object of {} bytes",
+            stored.bytes
+        );
+    }
+    let left = std::fs::read_to_string(&journal).unwrap();
+    let mut gateway = Gateway::spawn(&file);
+    if left.lines().any(|line| line.starts_with("begun")) {
+        assert_eq!(gateway.event("gave-up")["unheard"], 0);
+    }
+    assert_eq!(origin.state.open_uploads(), 0);
 }

@@ -5,6 +5,7 @@ mod options;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub manage_buckets: bool,
     /// Whether the origin is sent a checksum behind each body, to compare before it stores.
     pub checksums: bool,
+    /// Where uploads under way are noted, so that a start gives up those that a crash has left.
+    pub journal: Option<PathBuf>,
     /// Bounds.
     pub limits: Limits,
 }

@@ -32,6 +32,13 @@ pub enum Event {
         /// Parts or ranges that it was cut into; 1 for one request to the origin.
         parts: u64,
     },
+    /// Uploads that a crash had left were given up.
+    GaveUp {
+        /// How many there were.
+        uploads: usize,
+        /// How many the origin has not heard of; they stay in the journal for the next start.
+        unheard: usize,
+    },
     /// Something that an operator should know.
     GatewayWarning {
         /// A stable name.

@@ -15,8 +15,10 @@ use crate::asked::{Asked, Operation};
 use crate::config::{BucketRule, Config, Encryption};
 use crate::encrypted::listing::Sizes;
 use crate::failed::Failed;
+use crate::journal::{Journal, Left};
 use crate::origin::{Ask, Origin, Payload};
 use crate::upload::Incoming;
+use crate::upload::parts::abort;
 
 /// The gateway; clones are the same.
 #[derive(Clone)]
@@ -30,12 +32,13 @@ struct Inner {
     /// For requests beyond the one that everybody may have.
     permits: Arc<Semaphore>,
     sizes: Sizes,
+    journal: Journal,
 }
 
 // === impl Gateway ===
 
 impl Gateway {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config, journal: Journal) -> Self {
         let origin = Origin::new(&config);
         let permits = Arc::new(Semaphore::new(config.limits.parallel));
         Self {
@@ -44,6 +47,7 @@ impl Gateway {
                 origin,
                 permits,
                 sizes: Sizes::default(),
+                journal,
             }),
         }
     }
@@ -63,6 +67,23 @@ impl Gateway {
     /// Sizes of encrypted objects that were put together of parts.
     pub(crate) fn sizes(&self) -> &Sizes {
         &self.inner.sizes
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.inner.journal
+    }
+
+    /// Gives up what a crash has left; how many uploads the origin has not heard of.
+    pub(crate) async fn give_up(&self, left: Vec<Left>) -> usize {
+        let mut unheard = 0;
+        for Left { bucket, key, id } in left {
+            if abort(self.origin(), &bucket, &key, &id).await {
+                self.journal().note(&id).over();
+            } else {
+                unheard += 1;
+            }
+        }
+        unheard
     }
 
     /// Does what is asked.

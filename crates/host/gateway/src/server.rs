@@ -3,15 +3,18 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::TryStreamExt as _;
 use http::Request;
 use http::header::{CONNECTION, HeaderValue};
+use http_body_util::{BodyDataStream, StreamBody};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,8 +25,11 @@ use tokio::sync::Semaphore;
 
 use crate::config::Config;
 use crate::event::Event;
+use crate::form;
 use crate::front::{self, Events, Peer};
 use crate::gateway::Gateway;
+use crate::journal::{Journal, Left};
+use crate::rechunked::{chunking, rechunked};
 
 /// How long requests under way may take when the gateway ends.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -36,6 +42,9 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     service: S3Service,
+    gateway: Gateway,
+    /// Uploads that a crash has left.
+    left: Vec<Left>,
     events: Events,
     connections: Arc<Semaphore>,
     origin: String,
@@ -50,6 +59,15 @@ pub enum ServerError {
     Listen {
         /// The address.
         address: SocketAddr,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The journal cannot be kept.
+    #[error("cannot keep the journal `{}`", path.display())]
+    Journal {
+        /// The file.
+        path: PathBuf,
         /// What the kernel said.
         #[source]
         source: io::Error,
@@ -79,11 +97,20 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let events: Events = Arc::new(events);
-        let gateway = Gateway::new(config.clone());
+        let (journal, left) = match &config.journal {
+            None => (Journal::default(), Vec::new()),
+            Some(path) => Journal::open(path).map_err(|source| ServerError::Journal {
+                path: path.clone(),
+                source,
+            })?,
+        };
+        let gateway = Gateway::new(config.clone(), journal);
         Ok(Self {
             listener,
             address,
-            service: front::service(&config, gateway, Arc::clone(&events)),
+            service: front::service(&config, gateway.clone(), Arc::clone(&events)),
+            gateway,
+            left,
             events,
             connections: Arc::new(Semaphore::new(config.limits.connections)),
             origin: config.origin.authority,
@@ -97,11 +124,12 @@ impl Server {
     }
 
     /// Serves until `shutdown` is ready; then finishes what is under way, within half a minute.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+    pub async fn serve(mut self, shutdown: impl Future<Output = ()>) {
         (self.events)(Event::GatewayListening {
             address: self.address,
             origin: self.origin.clone(),
         });
+        self.clean_up();
         let graceful = GracefulShutdown::new();
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new());
@@ -115,10 +143,15 @@ impl Server {
                 () = &mut shutdown => break,
                 accepted = self.accept() => accepted,
             };
-            let service = self.service.clone();
+            let door = Door {
+                service: self.service.clone(),
+                gateway: self.gateway.clone(),
+                events: Arc::clone(&self.events),
+                peer,
+            };
             let connection = http.serve_connection(
                 TokioIo::new(stream),
-                service_fn(move |request| respond(service.clone(), peer, request)),
+                service_fn(move |request| door.clone().respond(request)),
             );
             let connection = graceful.watch(connection);
             tokio::spawn(async move {
@@ -129,6 +162,20 @@ impl Server {
         }
         drop(self.listener);
         let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+    }
+
+    /// Gives up what a crash has left, beside what is served.
+    fn clean_up(&mut self) {
+        let left = std::mem::take(&mut self.left);
+        if left.is_empty() {
+            return;
+        }
+        let (gateway, events) = (self.gateway.clone(), Arc::clone(&self.events));
+        tokio::spawn(async move {
+            let uploads = left.len();
+            let unheard = gateway.give_up(left).await;
+            events(Event::GaveUp { uploads, unheard });
+        });
     }
 
     async fn accept(&self) -> (TcpStream, SocketAddr) {
@@ -151,27 +198,68 @@ impl Server {
     }
 }
 
-/// Answers a request. Where the answer comes before the end of the request's body, the connection ends with it: the
-/// client may not send the rest, and nobody could tell where its next request begins.
-async fn respond(
+/// What a client's connection asks.
+#[derive(Clone)]
+struct Door {
     service: S3Service,
+    gateway: Gateway,
+    events: Events,
     peer: SocketAddr,
-    request: Request<Incoming>,
-) -> Result<s3s::HttpResponse, s3s::HttpError> {
-    let ended = Arc::new(AtomicBool::new(request.body().is_end_stream()));
-    let (head, body) = request.into_parts();
-    let body = Watched {
-        body,
-        ended: Arc::clone(&ended),
-    };
-    let mut request = Request::from_parts(head, s3s::Body::http_body_unsync(body));
-    request.extensions_mut().insert(Peer(peer));
-    let mut response = service.call(request).await?;
-    if !ended.load(Ordering::Relaxed) {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(CONNECTION, close);
+}
+
+impl Door {
+    /// Answers a request. Where the answer comes before the end of the request's body, the connection ends with it:
+    /// the client may not send the rest, and nobody could tell where its next request begins.
+    async fn respond(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<s3s::HttpResponse, s3s::HttpError> {
+        let ended = Arc::new(AtomicBool::new(request.body().is_end_stream()));
+        let (head, body) = request.into_parts();
+        let body = Watched {
+            body,
+            ended: Arc::clone(&ended),
+        };
+        let mut response = self.answer(Request::from_parts(head, body)).await?;
+        if !ended.load(Ordering::Relaxed) {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
+        Ok(response)
     }
-    Ok(response)
+
+    async fn answer(self, request: Request<Watched>) -> Result<s3s::HttpResponse, s3s::HttpError> {
+        let began = Instant::now();
+        let forms = &self.gateway.config().forms;
+        let form = forms.iter().find(|rule| rule.path == request.uri().path());
+        if let Some(rule) = form
+            && request.uri().query().is_none()
+        {
+            let (key, response) = form::respond(&self.gateway, rule, request).await;
+            (self.events)(Event::Answered {
+                peer: self.peer,
+                operation: "PostForm",
+                bucket: rule.bucket.clone(),
+                key,
+                status: response.status().as_u16(),
+                seconds: began.elapsed().as_secs_f64(),
+                parts: 1,
+            });
+            return Ok(response);
+        }
+        let payload = request.headers().get("x-amz-content-sha256");
+        let payload = payload.and_then(|payload| payload.to_str().ok());
+        let signed = payload.and_then(chunking);
+        let mut request = match signed {
+            None => request.map(s3s::Body::http_body_unsync),
+            Some(signed) => request.map(|body| {
+                let chunks = rechunked(BodyDataStream::new(body), signed);
+                s3s::Body::http_body_unsync(StreamBody::new(chunks.map_ok(Frame::data)))
+            }),
+        };
+        request.extensions_mut().insert(Peer(self.peer));
+        self.service.call(request).await
+    }
 }
 
 /// A request's body, and whether all of it was read.

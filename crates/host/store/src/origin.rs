@@ -44,6 +44,7 @@ use tracing::{debug, warn};
 
 use crate::credentials::Credentials;
 use crate::tls::{Identity, TlsError};
+use multipart::Uploads;
 use objects::Objects;
 
 /// What an origin serves and to whom.
@@ -158,6 +159,7 @@ pub enum OriginError {
 pub struct Origin {
     s3: S3Service,
     objects: Arc<Objects>,
+    uploads: Arc<Uploads>,
 }
 
 /// The next connection; waits where resources ran out. Can be dropped and called again.
@@ -253,7 +255,9 @@ impl Origin {
                     reason: refused.to_string(),
                 })?;
         }
-        let mut builder = S3ServiceBuilder::new(s3::Backend::new(Arc::clone(&objects)));
+        let uploads = Arc::new(Uploads::default());
+        let mut builder =
+            S3ServiceBuilder::new(s3::Backend::new(Arc::clone(&objects), Arc::clone(&uploads)));
         builder.set_auth(SimpleAuth::from_single(
             config.credentials.access_key.clone(),
             config.credentials.secret_key.clone(),
@@ -261,7 +265,14 @@ impl Origin {
         Ok(Self {
             s3: builder.build(),
             objects,
+            uploads,
         })
+    }
+
+    /// Multipart uploads that were begun and neither completed nor given up.
+    #[must_use]
+    pub fn open_uploads(&self) -> usize {
+        self.uploads.count()
     }
 
     /// Serves `listeners` until `shutdown` is ready; then closes every connection and returns.

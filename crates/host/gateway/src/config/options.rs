@@ -37,6 +37,9 @@ pub struct GatewayOptions {
     /// Whether the origin is sent checksums behind bodies; yes where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<bool>,
+    /// Where uploads under way are noted; nowhere where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal: Option<PathBuf>,
     /// As whom the gateway speaks to the origin.
     #[serde(default)]
     pub credentials: CredentialOptions,
@@ -213,6 +216,7 @@ impl GatewayOptions {
                 forms,
                 manage_buckets: self.manage_buckets.unwrap_or(false),
                 checksums: self.checksums.unwrap_or(true),
+                journal: self.journal.clone(),
                 limits,
             }),
             _ => Err(ConfigError { problems }),

@@ -74,8 +74,10 @@ impl Framing {
             Phase::Trailer => {
                 // Whoever made the pieces may have held something back until all was checked: it must be
                 // heard out before the request is complete.
-                if self.pieces.next().await.transpose()?.is_some() {
-                    return Err(Failed::internal("more bytes than were announced"));
+                while let Some(piece) = self.pieces.next().await {
+                    if !piece?.is_empty() {
+                        return Err(Failed::internal("more bytes than were announced"));
+                    }
                 }
                 self.phase = Phase::Done;
                 let value = std::mem::replace(&mut self.checksum, Running::new(self.algorithm));

@@ -17,6 +17,7 @@ use crate::answer::Answer;
 use crate::checksum::Algorithm;
 use crate::failed::Failed;
 use crate::gateway::Gateway;
+use crate::journal::Note;
 use crate::origin::{Ask, Origin, Payload, Pieces};
 use crate::path::Plan;
 use crate::xml;
@@ -44,6 +45,11 @@ struct Part {
     sum: Option<String>,
 }
 
+/// The parts that arrived, or what the origin had against one.
+type Sent = Result<Vec<Part>, Box<Answer>>;
+/// An upload and the conditions of its end, or what the origin had against it.
+type Begun = Result<(Upload, HeaderMap), Box<Answer>>;
+
 /// How a part's request ended.
 enum Ended {
     Arrived(Part),
@@ -65,6 +71,8 @@ struct Upload {
     key: String,
     id: String,
     open: bool,
+    /// In the journal until the upload is over.
+    note: Note,
 }
 
 impl Gateway {
@@ -74,49 +82,93 @@ impl Gateway {
         plan: Plan,
         object: Object,
     ) -> Result<Answer, Failed> {
+        let (mut upload, for_completion) = match self.begin(target).await? {
+            Ok(begun) => begun,
+            Err(refused) => return Ok(*refused),
+        };
+        let sent = self
+            .send_parts(&upload, plan, object.pieces, object.length)
+            .await;
+        upload.end(sent, for_completion).await
+    }
+
+    /// As [`Gateway::put_in_parts`], of bytes whose end nobody knows: each part is gathered before it leaves, one
+    /// after the other.
+    pub(crate) async fn put_unknown_in_parts(
+        &self,
+        target: Target,
+        part: u64,
+        pieces: Pieces,
+    ) -> Result<Answer, Failed> {
+        let (mut upload, for_completion) = match self.begin(target).await? {
+            Ok(begun) => begun,
+            Err(refused) => return Ok(*refused),
+        };
+        let sent = self.send_gathered(&upload, part, pieces).await;
+        upload.end(sent, for_completion).await
+    }
+
+    /// Begins an upload; or what the origin has against it. Conditions come back for the end.
+    async fn begin(&self, target: Target) -> Result<Begun, Failed> {
         let (for_object, for_completion) = split(&target.headers);
-        let checksums = self.config().checksums;
         let mut create = Ask::new(Method::POST, &target.bucket, &target.key).query("uploads", "");
         create.headers = for_object;
-        if checksums {
+        if self.config().checksums {
             let name = HeaderValue::from_static(Algorithm::Crc32c.name());
             create.headers.insert("x-amz-checksum-algorithm", name);
         }
         let created = self.origin().ask(create).await?;
         if !created.status().is_success() {
-            return Ok(Answer::whole(created));
+            return Ok(Err(Box::new(Answer::whole(created))));
         }
         let id = xml::text_of(created.body(), "UploadId")
             .ok_or_else(|| Failed::unreachable("the origin began an upload without an id"))?;
-        let mut upload = Upload {
+        let upload = Upload {
             origin: self.origin().clone(),
+            note: self.journal().begun(&target.bucket, &target.key, &id),
             bucket: target.bucket,
             key: target.key,
             id,
             open: true,
         };
-        let parts = match self
-            .send_parts(&upload, plan, object.pieces, object.length)
-            .await
-        {
-            Ok(Ok(parts)) => parts,
-            Ok(Err(refused)) => {
-                upload.abort().await;
-                return Ok(*refused);
+        Ok(Ok((upload, for_completion)))
+    }
+
+    async fn send_gathered(
+        &self,
+        upload: &Upload,
+        part: u64,
+        mut pieces: Pieces,
+    ) -> Result<Sent, Failed> {
+        let size = usize::try_from(part).unwrap_or(usize::MAX);
+        let mut arrived = Vec::new();
+        let mut gathered = BytesMut::new();
+        loop {
+            let mut more = true;
+            while gathered.len() < size && more {
+                match pieces.next().await {
+                    Some(piece) => gathered.extend_from_slice(&piece?),
+                    None => more = false,
+                }
             }
-            Err(failed) => {
-                upload.abort().await;
-                return Err(failed);
+            if gathered.is_empty() {
+                return Ok(Ok(arrived));
             }
-        };
-        let count = parts.len() as u64;
-        let done = upload.complete(parts, for_completion).await?;
-        let mut answer = Answer::whole(done);
-        answer.parts = count;
-        if !answer.status.is_success() {
-            upload.abort().await;
+            let full = gathered.split_to(gathered.len().min(size)).freeze();
+            let (number, length) = (arrived.len() as u64 + 1, full.len() as u64);
+            let (sender, bytes) = mpsc::unbounded_channel();
+            // The part reads it in the next step.
+            let _ = sender.send(Ok(full));
+            drop(sender);
+            let checksums = self.config().checksums;
+            match upload
+                .part(number, length, bytes, checksums, Leave::Free)
+                .await?
+            {
+                Ended::Arrived(part) => arrived.push(part),
+                Ended::Refused(answer) => return Ok(Err(answer)),
+            }
         }
-        Ok(answer)
     }
 
     /// Cuts and sends; the parts that arrived, or what the origin had against one.
@@ -126,7 +178,7 @@ impl Gateway {
         plan: Plan,
         mut arriving: Pieces,
         mut left: u64,
-    ) -> Result<Result<Vec<Part>, Box<Answer>>, Failed> {
+    ) -> Result<Sent, Failed> {
         let mut under_way: JoinSet<Result<Ended, Failed>> = JoinSet::new();
         let mut arrived = Vec::new();
         let mut number = 0;
@@ -256,6 +308,33 @@ impl Upload {
         }
     }
 
+    /// Puts the parts together, or gives the upload up.
+    async fn end(
+        &mut self,
+        sent: Result<Sent, Failed>,
+        headers: HeaderMap,
+    ) -> Result<Answer, Failed> {
+        let parts = match sent {
+            Ok(Ok(parts)) => parts,
+            Ok(Err(refused)) => {
+                self.abort().await;
+                return Ok(*refused);
+            }
+            Err(failed) => {
+                self.abort().await;
+                return Err(failed);
+            }
+        };
+        let count = parts.len() as u64;
+        let done = self.complete(parts, headers).await?;
+        let mut answer = Answer::whole(done);
+        answer.parts = count;
+        if !answer.status.is_success() {
+            self.abort().await;
+        }
+        Ok(answer)
+    }
+
     /// Puts the parts together. The answer is that of a `PutObject`.
     async fn complete(
         &mut self,
@@ -273,6 +352,7 @@ impl Upload {
             return Ok(response);
         }
         self.open = false;
+        self.note.over();
         if let Some(tag) = xml::text_of(response.body(), "ETag")
             && let Ok(value) = HeaderValue::from_str(&tag)
         {
@@ -287,8 +367,10 @@ impl Upload {
 
     /// Gives the upload up, and waits until the origin has heard it.
     async fn abort(&mut self) {
-        if std::mem::take(&mut self.open) {
-            abort(&self.origin, &self.bucket, &self.key, &self.id).await;
+        if std::mem::take(&mut self.open)
+            && abort(&self.origin, &self.bucket, &self.key, &self.id).await
+        {
+            self.note.over();
         }
     }
 }
@@ -299,28 +381,31 @@ impl Drop for Upload {
         if !self.open {
             return;
         }
-        let (origin, bucket, key, id) = (
-            self.origin.clone(),
-            self.bucket.clone(),
-            self.key.clone(),
-            self.id.clone(),
-        );
+        let (origin, note) = (self.origin.clone(), self.note.clone());
+        let (bucket, key, id) = (self.bucket.clone(), self.key.clone(), self.id.clone());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { abort(&origin, &bucket, &key, &id).await });
+            runtime.spawn(async move {
+                if abort(&origin, &bucket, &key, &id).await {
+                    note.over();
+                }
+            });
         }
     }
 }
 
-/// Removes an upload and its parts. A part that is still arriving may outlive one removal, so it is asked for
-/// until the origin knows nothing of it, a few times.
-pub(crate) async fn abort(origin: &Origin, bucket: &str, key: &str, id: &str) {
+/// Removes an upload and its parts; whether the origin has heard it. A part that is still arriving may outlive one
+/// removal, so it is asked for until the origin knows nothing of it, a few times.
+pub(crate) async fn abort(origin: &Origin, bucket: &str, key: &str, id: &str) -> bool {
+    let mut heard = false;
     for _ in 0..3 {
         let ask = Ask::new(Method::DELETE, bucket, key).query("uploadId", id);
         match origin.ask(ask).await {
-            Ok(response) if response.status() == StatusCode::NOT_FOUND => return,
-            Ok(_) | Err(_) => {}
+            Ok(response) if response.status() == StatusCode::NOT_FOUND => return true,
+            Ok(response) => heard |= response.status().is_success(),
+            Err(_) => {}
         }
     }
+    heard
 }
 
 fn document(parts: &[Part]) -> Bytes {

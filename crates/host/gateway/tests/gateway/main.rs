@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod arriving;
 mod encryption;
 mod passing;
 mod support;

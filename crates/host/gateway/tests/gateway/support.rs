@@ -19,6 +19,7 @@ pub(crate) struct Site {
     pub(crate) gateway: SocketAddr,
     pub(crate) origin: SocketAddr,
     pub(crate) stored: mpsc::UnboundedReceiver<Stored>,
+    pub(crate) origin_state: Origin,
 }
 
 pub(crate) const CLIENT: (&str, &str) = ("client", "clients-secret");
@@ -33,11 +34,13 @@ impl Site {
         let origin = plain.local_addr().unwrap();
         let (events, stored) = mpsc::unbounded_channel();
         let serving = Origin::prepare(&config, events).unwrap();
+        let origin_state = serving.clone();
         tokio::spawn(serving.serve(Listeners { plain, tls: None }, std::future::pending()));
         Self {
             gateway: gateway(origin, "old", true).await,
             origin,
             stored,
+            origin_state,
         }
     }
 
@@ -125,6 +128,40 @@ pub(crate) async fn raw(address: SocketAddr, request: &[u8]) -> String {
 
 /// A GET with a signature of our own, for what the library does not ask.
 pub(crate) async fn signed_get(address: SocketAddr, path: &str, query: &str) -> String {
+    let payload = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let head = signed_head(address, "GET", path, query, payload);
+    raw(address, format!("{head}\r\n").as_bytes()).await
+}
+
+/// A PUT of an `aws-chunked` body with unsigned chunks.
+pub(crate) async fn signed_put(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, String)],
+    body: &[u8],
+) -> String {
+    let mut head = signed_head(
+        address,
+        "PUT",
+        path,
+        "",
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+    );
+    for (name, value) in headers {
+        head = format!("{head}{name}: {value}\r\n");
+    }
+    let mut request = format!("{head}content-length: {}\r\n\r\n", body.len()).into_bytes();
+    request.extend_from_slice(body);
+    raw(address, &request).await
+}
+
+fn signed_head(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    query: &str,
+    payload: &str,
+) -> String {
     let now = time::OffsetDateTime::now_utc();
     let day = format!(
         "{:04}{:02}{:02}",
@@ -138,10 +175,9 @@ pub(crate) async fn signed_get(address: SocketAddr, path: &str, query: &str) -> 
         now.minute(),
         now.second()
     );
-    let payload = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let names = "host;x-amz-content-sha256;x-amz-date";
     let request = format!(
-        "GET\n{path}\n{query}\nhost:{address}\nx-amz-content-sha256:{payload}\nx-amz-date:{moment}\n\n{names}\n{payload}"
+        "{method}\n{path}\n{query}\nhost:{address}\nx-amz-content-sha256:{payload}\nx-amz-date:{moment}\n\n{names}\n{payload}"
     );
     let scope = format!("{day}/us-east-1/s3/aws4_request");
     let digest = store::digest::sha256_hex(request.as_bytes());
@@ -155,11 +191,15 @@ pub(crate) async fn signed_get(address: SocketAddr, path: &str, query: &str) -> 
     let signature = key
         .iter()
         .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-    let head = format!(
-        "GET {path}?{query} HTTP/1.1\r\nhost: {address}\r\nx-amz-date: {moment}\r\n\
+    let target = if query.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{query}")
+    };
+    format!(
+        "{method} {target} HTTP/1.1\r\nhost: {address}\r\nx-amz-date: {moment}\r\n\
          x-amz-content-sha256: {payload}\r\nauthorization: AWS4-HMAC-SHA256 \
-         Credential={}/{scope}, SignedHeaders={names}, Signature={signature}\r\nconnection: close\r\n\r\n",
+         Credential={}/{scope}, SignedHeaders={names}, Signature={signature}\r\nconnection: close\r\n",
         CLIENT.0
-    );
-    raw(address, head.as_bytes()).await
+    )
 }

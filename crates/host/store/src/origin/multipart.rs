@@ -71,6 +71,11 @@ impl Uploads {
         Ok(())
     }
 
+    /// How many are open, in all buckets.
+    pub(super) fn count(&self) -> usize {
+        self.open().uploads.len()
+    }
+
     /// Uploads into `bucket` that are open.
     pub(super) fn list(&self, bucket: &str) -> Vec<MultipartUpload> {
         let open = self.open();

@@ -25,16 +25,16 @@ use super::objects::{Object, Objects, Receiving, Refused, len};
 /// What `s3s` calls.
 pub(super) struct Backend {
     objects: Arc<Objects>,
-    uploads: Uploads,
+    uploads: Arc<Uploads>,
     /// Buckets carry a date in listings; theirs is when the origin started.
     created_at: SystemTime,
 }
 
 impl Backend {
-    pub(super) fn new(objects: Arc<Objects>) -> Self {
+    pub(super) fn new(objects: Arc<Objects>, uploads: Arc<Uploads>) -> Self {
         Self {
             objects,
-            uploads: Uploads::default(),
+            uploads,
             created_at: SystemTime::now(),
         }
     }

@@ -28,6 +28,14 @@ pub(super) fn line(event: &Event) -> String {
                 seconds * 1000.0
             )
         }
+        Event::GaveUp { uploads, unheard } => {
+            let rest = if *unheard > 0 {
+                format!("; the store has not heard of {unheard}")
+            } else {
+                String::new()
+            };
+            format!("gave up {uploads} uploads that a crash had left{rest}")
+        }
         Event::GatewayWarning { name, text } => format!("{} [{name}]", text.escape_debug()),
     }
 }
