@@ -138,8 +138,10 @@ impl Gateway {
         &self,
         upload: &Upload,
         part: u64,
-        mut pieces: Pieces,
+        pieces: Pieces,
     ) -> Result<Sent, Failed> {
+        // Asked once more behind its end.
+        let mut pieces = pieces.fuse();
         let size = usize::try_from(part).unwrap_or(usize::MAX);
         let mut arrived = Vec::new();
         let mut gathered = BytesMut::new();
