@@ -1,6 +1,6 @@
 //! Chunks of a client's `aws-chunked` body, made small.
 //!
-//! Libraries may send an object as one chunk (the Go SDK does), and `s3s` holds a chunk whole before it passes it on.
+//! A client may send an object as one chunk, and `s3s` holds a chunk whole before it passes it on.
 //! Unsigned chunks can be cut without anybody noticing; signed ones cannot, and large ones are refused.
 
 use bytes::Bytes;
