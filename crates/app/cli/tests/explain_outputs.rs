@@ -260,6 +260,35 @@ fn the_same_key_replaces_alike_and_no_key_twice_does_not() {
 }
 
 #[test]
+fn remedies_come_in_the_terms_that_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = capture_file(&folder);
+    let steps = |system: &str| {
+        let finished = run(longhaul()
+            .args(["explain", "--json", "--for", system])
+            .arg(&file));
+        assert_eq!(finished.code, Some(0), "{finished:#?}");
+        let document = finished.json();
+        let findings = document["findings"].as_array().unwrap();
+        let steps = findings
+            .iter()
+            .filter_map(|finding| finding["steps"].as_array());
+        let all: Vec<serde_json::Value> = steps.flatten().cloned().collect();
+        assert!(!all.is_empty(), "{system}: {findings:#?}");
+        for one in all {
+            assert_eq!(one["system"], system);
+            assert!(!one["commands"].as_array().unwrap().is_empty(), "{one}");
+            assert!(!one["undo"].as_array().unwrap().is_empty(), "{one}");
+        }
+    };
+    steps("linux");
+    steps("aix");
+    let unknown = run(longhaul().args(["explain", "--for", "cpm"]).arg(&file));
+    assert_eq!(unknown.code, Some(2), "{unknown:#?}");
+    assert!(unknown.stderr.contains("haproxy"), "{}", unknown.stderr);
+}
+
+#[test]
 fn tables_have_a_row_per_direction_and_columns_that_stay() {
     let (source, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let file = capture_file(&source);
@@ -276,7 +305,12 @@ fn tables_have_a_row_per_direction_and_columns_that_stay() {
         head.starts_with("connection,direction,client_host,client_port,server_host,server_port,start_s,duration_s,"),
         "{head}"
     );
-    assert!(head.ends_with("limit_unknown_s"), "{head}");
+    // Columns are only added at the end.
+    assert!(
+        head.contains(",limit_unknown_s,fast_retransmissions,"),
+        "{head}"
+    );
+    assert!(head.ends_with(",duplicate_acks,ack_rtt_p95_s"), "{head}");
     assert_eq!(connections.lines().count(), 3);
     assert!(table("transfers.csv").contains("PUT /payroll/2026.csv,PutObject,200,"));
     assert!(table("series.csv").lines().count() > 10);

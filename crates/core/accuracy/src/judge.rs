@@ -296,6 +296,7 @@ fn claim(finding: &str) -> Option<&'static [LimitName]> {
         "send-buffer" => &[LimitName::SendBuffer],
         "nagle-delayed-ack" => &[LimitName::NagleDelayedAck],
         "tls-extra-round-trips" | "tls-no-resumption" => &[LimitName::TlsHandshake],
+        "peer-window" => &[LimitName::Application],
         _ => return None,
     })
 }

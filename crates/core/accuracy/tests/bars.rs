@@ -66,3 +66,24 @@ fn labels_leave_no_gap_and_the_same_seed_gives_the_same_capture() {
         }
     }
 }
+
+#[test]
+fn what_stands_beside_a_limit_is_found_too() {
+    let named = [
+        ("tls-1.2", "tls-extra-round-trips"),
+        ("static", "one-connection-too-few"),
+        ("no-scaling", "no-window-scaling"),
+        ("syn-lost", "syn-loss"),
+        ("zero-window", "zero-window-stalls"),
+        ("half-closed", "half-closed-by-peer"),
+    ];
+    for (form, finding) in named {
+        let cases = cases(Half::Tuned, 2);
+        let mut of_form = cases.into_iter().filter(|case| case.form == form);
+        let found = |case| {
+            let judged = judge(&Trial::play(case).unwrap(), Tap::Sender, false).unwrap();
+            judged.findings.iter().any(|name| name == finding)
+        };
+        assert!(of_form.any(found), "{finding} is not found in `{form}`");
+    }
+}

@@ -20,6 +20,10 @@ pub struct SynOptions {
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamps: bool,
+    /// The window field, never scaled on a SYN.
+    pub window: u16,
+    /// Time to live or hop limit at the tap, where captured.
+    pub ttl: Option<u8>,
 }
 
 /// One round-trip sample: the span from a segment to the ACK that names its last byte, as the tap saw
@@ -202,6 +206,8 @@ impl FlowState {
             window_scale: segment.options.window_scale.map(|shift| shift.min(14)),
             sack_permitted: segment.options.sack_permitted,
             timestamps: segment.options.timestamps.is_some(),
+            window: segment.window,
+            ttl: segment.ttl,
         });
     }
 

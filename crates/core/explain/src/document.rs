@@ -9,7 +9,7 @@ use record::explain as record;
 use units::{Bytes, Time};
 
 use crate::analysis::{Analysed, Direction};
-use crate::text::median;
+use crate::counters::counters;
 use crate::{caveats, series, session, transfers};
 
 pub(crate) fn connection(
@@ -134,15 +134,24 @@ fn rtt(connection: &Connection) -> record::Rtt {
 }
 
 fn summary(samples: impl Iterator<Item = Duration>) -> record::Rtt {
-    let samples: Vec<Duration> = samples.collect();
+    let mut samples: Vec<Duration> = samples.collect();
+    samples.sort_unstable();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
     record::Rtt {
         handshake_s: None,
-        min_s: seconds(samples.iter().min().copied()),
-        median_s: seconds(median(samples.iter().copied())),
-        max_s: seconds(samples.iter().max().copied()),
+        min_s: seconds(samples.first().copied()),
+        median_s: seconds(at_most(&samples, 50)),
+        p95_s: seconds(at_most(&samples, 95)),
+        p99_s: seconds(at_most(&samples, 99)),
+        max_s: seconds(samples.last().copied()),
         samples: u64::try_from(samples.len()).unwrap_or(u64::MAX),
     }
+}
+
+/// The sample that so many of a hundred do not exceed; one that was seen.
+fn at_most(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    let index = (sorted.len() * percent).div_ceil(100).checked_sub(1)?;
+    sorted.get(index).copied()
 }
 
 fn negotiated(connection: &Connection) -> record::Negotiated {
@@ -206,6 +215,8 @@ fn direction(connection: &Connection, side: Side, direction: &Direction) -> reco
         receive_window_min: window.map(|(least, _)| least),
         receive_window_max: window.map(|(_, most)| most),
         goodput_bps: goodput(attribution, flow.bytes()),
+        ack_rtt: summary(flow.rtt.iter().map(|sample| sample.rtt)),
+        counts: counters(connection, side),
         path_rate_bps: attribution.path_rate.rate.ok().map(bits_per_s),
     }
 }

@@ -11,14 +11,19 @@
 mod analysis;
 mod caveats;
 mod change;
+mod counters;
 mod document;
 mod feedback;
 mod findings;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod rebuild;
 mod series;
 mod session;
+mod system;
 mod text;
 mod timeline;
+mod traffic;
 mod transfers;
 
 use connections::Tracked;
@@ -28,6 +33,7 @@ use record::explain::{Capture, Document};
 pub use change::change;
 pub use findings::{CATALOGUE, CatalogueEntry};
 pub use rebuild::{NoScenario, busiest_server, scenario};
+pub use tuning::remedies::Target;
 
 /// What the caller knows and packets do not say, and what is wanted beside the verdict.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +45,8 @@ pub struct Options {
     pub captures: Vec<Capture>,
     /// Whether connections carry points for plots.
     pub series: bool,
+    /// In whose terms remedies are given; without it in those of each host, as far as its SYN tells.
+    pub target: Option<Target>,
 }
 
 /// Explains everything that was tracked.
@@ -49,7 +57,9 @@ pub fn explain(tracked: &Tracked, options: Options) -> Document {
     if let [capture] = captures.as_mut_slice() {
         document::fill_capture(capture, tracked);
     }
-    let findings = findings::all(&analysed, tracked, &captures);
+    let findings = findings::all(&analysed, tracked, &captures, options.target);
+    let (servers, pairs) = traffic::summaries(&analysed);
+    let explained = traffic::explained(&analysed, &findings);
     Document {
         schema: "longhaul.explain".into(),
         version: record::VERSION,
@@ -62,5 +72,8 @@ pub fn explain(tracked: &Tracked, options: Options) -> Document {
         census: session::census(&tracked.connections),
         echoes: tracked.echoes.iter().map(document::echo).collect(),
         findings,
+        explained,
+        servers,
+        pairs,
     }
 }

@@ -39,6 +39,7 @@ pub(crate) fn timeline(connection: &Connection, side: Side) -> Timeline {
             WindowScale::Known(_) => WindowField::Unscaled,
             WindowScale::Unknown => WindowField::Unknown,
         },
+        peer_window: connection.ssh.is_some(),
         blind: blind(connection, side),
         events,
     }

@@ -25,6 +25,8 @@ pub enum Detail {
     TailLoss,
     /// Slow start ended without a loss, far below the path's capacity.
     LowSsthresh,
+    /// A protocol above TCP waits for its own window (SSH channel).
+    PeerWindow,
 }
 
 impl Detail {
@@ -43,6 +45,7 @@ impl Detail {
             Self::Timeout => "timeout",
             Self::TailLoss => "tail-loss",
             Self::LowSsthresh => "low-ssthresh",
+            Self::PeerWindow => "peer-window",
         }
     }
 }

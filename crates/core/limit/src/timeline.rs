@@ -29,6 +29,8 @@ pub struct Timeline {
     pub segment: PacketOverhead,
     /// How the receiver's window field is to be read.
     pub window: WindowField,
+    /// Whether the protocol above has a window of its own, as SSH channels do.
+    pub peer_window: bool,
     /// Why waits cannot be judged, where the capture does not show enough.
     pub blind: Option<Reason>,
     /// What the sender sent and what reached it, in order of time.

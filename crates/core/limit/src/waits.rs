@@ -201,6 +201,9 @@ impl<'a> Judge<'a> {
         if self.filled_the_rest(index, next) {
             return Verdict::Held(LimitName::ReceiveWindow, Some(Detail::ZeroWindow));
         }
+        if self.waited_for_the_peer(index, next) {
+            return Verdict::Held(LimitName::Application, Some(Detail::PeerWindow));
+        }
         let Some(ack) = self.released(index) else {
             let gap = next.at.since(send.at);
             return if gap <= self.reaction && self.drained(index).is_none() {
@@ -239,6 +242,18 @@ impl<'a> Judge<'a> {
             return Verdict::Held(LimitName::Bottleneck, None);
         }
         Verdict::OwnWindow(self.growth_after(ack.at, next.at, ends))
+    }
+
+    /// Much flew, and not TCP's acknowledgments let the next bytes go, but something that the peer wrote: a
+    /// protocol above TCP counts for itself what may be on its way.
+    fn waited_for_the_peer(&self, index: usize, next: &Send) -> bool {
+        /// Less than this is conversation: a channel's window is 2 MiB, and topped up by 96 KiB and more.
+        const MUCH: i64 = 64 * 1024;
+        self.timeline.peer_window
+            && self.replay.acks_after(index).iter().any(|ack| {
+                let told = !ack.bare && next.at.since(ack.at) <= self.reaction;
+                told && ack.flight_before >= MUCH
+            })
     }
 
     /// Growth over the round trip after `at`, or until the data behind `sent_at` ends.

@@ -64,6 +64,7 @@ prop_compose! {
             base_rtt: base_rtt.map(Duration::from_micros),
             feedback_delay: Duration::from_micros(delay),
             queues_show: true,
+            peer_window: false,
             segment: PacketOverhead::IPV4_TIMESTAMPS,
             window: WindowField::Scaled,
             blind,

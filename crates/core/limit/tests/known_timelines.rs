@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use longhaul_limit::{Event, EventKind, LimitName, Repair, Timeline, WindowField, attribute};
+use longhaul_limit::{Detail, Event, EventKind, LimitName, Repair, Timeline, WindowField, attribute};
 use units::{PacketOverhead, Time};
 
 const MSS: i64 = 1448;
@@ -39,6 +39,7 @@ fn timeline(base_rtt: Duration, events: Vec<Event>) -> Timeline {
         base_rtt: Some(base_rtt),
         feedback_delay: Duration::ZERO,
         queues_show: true,
+        peer_window: false,
         segment: PacketOverhead::IPV4_TIMESTAMPS,
         window: WindowField::Scaled,
         blind: None,
@@ -122,4 +123,41 @@ fn a_steady_rate_below_the_path_is_not_slow_start() {
         "{slow_start} ms: {:?}",
         attribute(&timeline).limits()
     );
+}
+
+/// Chunks of 32 KiB, 1 MiB of them on their way; each is let go by a message of the peer, which TCP's own
+/// acknowledgments had long allowed.
+fn channel(peer_window: bool) -> Timeline {
+    const RTT_US: u64 = 100_000;
+    const CHUNK: i64 = 32 * 1024;
+    const ON_THE_WAY: u64 = 32;
+    let mut events = vec![ack(0, 0, 1 << 24)];
+    for chunk in 0..ON_THE_WAY * 10 {
+        let (round, place) = (chunk / ON_THE_WAY, chunk % ON_THE_WAY);
+        let at = round * RTT_US + place * RTT_US / ON_THE_WAY + 50;
+        let from = i64::try_from(chunk).unwrap() * CHUNK;
+        events.push(sent(at, from, from + CHUNK, None));
+        let mut told = ack(at + RTT_US - 40, from + CHUNK, 1 << 24);
+        if let EventKind::Ack { bare, .. } = &mut told.kind {
+            *bare = false;
+        }
+        events.push(told);
+    }
+    events.sort_by_key(|event| event.at);
+    Timeline {
+        peer_window,
+        ..timeline(Duration::from_micros(RTT_US), events)
+    }
+}
+
+#[test]
+fn a_channel_that_waits_for_its_own_window_is_no_limit_of_tcp() {
+    let told = |peer_window| {
+        let details = attribute(&channel(peer_window)).details();
+        let key = (LimitName::Application, Detail::PeerWindow);
+        details.get(&key).map_or(0, Duration::as_millis)
+    };
+    // Ten round trips, the first and the last of which are start and end.
+    assert!(told(true) >= 800, "{} ms", told(true));
+    assert_eq!(told(false), 0, "only SSH has such windows");
 }

@@ -25,6 +25,54 @@ pub struct Document {
     pub echoes: Vec<Echo>,
     /// What was found, by lost seconds.
     pub findings: Vec<Finding>,
+    /// How much of the time that transfers were held back the first findings explain; absent where nothing
+    /// was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<Explained>,
+    /// Traffic per server, those first that were held back longest.
+    #[serde(default)]
+    pub servers: Vec<Traffic>,
+    /// Traffic per client and server, in the same order.
+    #[serde(default)]
+    pub pairs: Vec<Traffic>,
+}
+
+/// How far the first findings reach.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Explained {
+    /// Seconds that transfers were held back by what a setting, a program or the network could change: all
+    /// limits but `application`, `propagation`, `bottleneck`, `closing` and `unknown`, over all connections.
+    pub held_s: f64,
+    /// So many findings, from the first, explain `share` of them: as few as reach four fifths, or all.
+    pub findings: u32,
+    /// From 0 to 1.
+    pub share: f64,
+}
+
+/// What passed between a server and all its clients, or one of them.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Traffic {
+    /// The client's host; absent where it is all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The server.
+    pub server: Endpoint,
+    /// Connections.
+    pub connections: u64,
+    /// Most of them that were open at a time.
+    pub parallel: u64,
+    /// Payload bytes towards the server.
+    pub bytes_to_server: u64,
+    /// Payload bytes from the server.
+    pub bytes_to_client: u64,
+    /// Seconds that the connections lasted, together.
+    pub duration_s: f64,
+    /// Seconds held back, as in [`Explained::held_s`].
+    pub held_s: f64,
+    /// The limit with most of them.
+    pub mostly: Option<LimitName>,
+    /// Median over the connections of the smallest round trip.
+    pub rtt_s: Option<f64>,
 }
 
 /// One input and its quality.
@@ -103,6 +151,12 @@ pub struct Rtt {
     pub min_s: Option<f64>,
     /// Median of the samples.
     pub median_s: Option<f64>,
+    /// Nineteen of twenty samples are no longer.
+    #[serde(default)]
+    pub p95_s: Option<f64>,
+    /// Ninety-nine of a hundred.
+    #[serde(default)]
+    pub p99_s: Option<f64>,
     /// Largest sample.
     pub max_s: Option<f64>,
     /// Samples by Karn's rule (never from a retransmitted segment).
@@ -246,9 +300,52 @@ pub struct Direction {
     pub receive_window_max: Option<u64>,
     /// Payload bytes x 8 over the time from first to last data byte acknowledged.
     pub goodput_bps: Option<f64>,
+    /// Round trips from the tap to this direction's receiver and back, by Karn's rule; what lies above the
+    /// smallest is queueing, or the receiver's delay.
+    #[serde(default)]
+    pub ack_rtt: Rtt,
+    /// What the packets were.
+    #[serde(default)]
+    pub counts: Counters,
     /// The path's rate in this direction as dispersion of ACK trains shows it, in IP bytes; `null`
     /// with fewer samples than a judgement needs.
     pub path_rate_bps: Option<f64>,
+}
+
+/// Packets of a direction by what they did, and the answers to them. Retransmissions sum to
+/// [`Direction::retransmissions`].
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Counters {
+    /// Sent again after duplicate ACKs or SACK blocks.
+    pub fast_retransmissions: u64,
+    /// Sent again when the timer had run out.
+    pub timeout_retransmissions: u64,
+    /// The last bytes again, ahead of the timer.
+    pub tail_loss_probes: u64,
+    /// Sent again although they had arrived.
+    pub spurious_retransmissions: u64,
+    /// Sent again, and the capture does not show why.
+    pub other_retransmissions: u64,
+    /// Single bytes into a closed window.
+    pub zero_window_probes: u64,
+    /// Probes whether the peer is still there.
+    pub keep_alives: u64,
+    /// Segments that end exactly at the window's edge.
+    pub window_full: u64,
+    /// ACKs of the receiver that closed its window or kept it closed.
+    pub zero_windows: u64,
+    /// Seconds for which it was closed.
+    pub zero_window_s: f64,
+    /// ACKs of the receiver that repeated the one before (RFC 5681 section 2).
+    pub duplicate_acks: u64,
+    /// ACKs of the receiver with SACK blocks.
+    pub sacks: u64,
+    /// D-SACK blocks of the receiver: it had the bytes already.
+    pub duplicate_sacks: u64,
+    /// Bytes that the peer acknowledged although the capture does not hold them.
+    pub unseen_bytes: u64,
+    /// Segments with numbers outside any window.
+    pub strays: u64,
 }
 
 /// One request and its response on a connection.
@@ -363,10 +460,36 @@ pub struct Finding {
     pub lost_s: Option<f64>,
     /// What to do, in one or two sentences.
     pub remedy: String,
+    /// The remedy as commands, for each host that needs it and whose system is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Steps>,
+    /// The profile with which a relay beside that host does the same (`longhaul profile show NAME`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// A display filter that shows the evidence in packet analysers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
     /// What the remedy would bring, by transfer size; written before anyone tries.
     pub predicted: Vec<Prediction>,
     /// Where the rule comes from (RFC, paper, kernel file).
     pub source: String,
+}
+
+/// A remedy as commands, with the way back.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Steps {
+    /// Whose terms: `linux`, `windows`, `aix`, `bigip`, `macos`, `haproxy`, `envoy`, `boto3` or `rclone`.
+    pub system: String,
+    /// Where to run them, such as `the server 192.0.2.10`.
+    pub at: String,
+    /// How the system is known.
+    pub because: String,
+    /// What to mind.
+    pub says: String,
+    /// Lines to run or to write.
+    pub commands: Vec<String>,
+    /// Lines that take it back; empty where the commands change nothing that lasts.
+    pub undo: Vec<String>,
 }
 
 /// A frame and what it shows.

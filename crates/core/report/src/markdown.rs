@@ -25,6 +25,9 @@ pub fn explain(document: &Document) -> String {
             seconds(capture.duration_s)
         );
     }
+    if let Some(said) = sentence::explained(document) {
+        let _ = writeln!(text, "\n{}", plain(&said));
+    }
     if document.findings.is_empty() {
         let _ = writeln!(text, "\n{}", plain(&sentence::without_findings(document)));
     }
@@ -76,6 +79,20 @@ fn write_finding(text: &mut String, finding: &Finding) {
     if !finding.remedy.is_empty() {
         let _ = write!(text, "\n**Remedy:** {}\n", plain(&finding.remedy));
     }
+    for steps in &finding.steps {
+        let _ = write!(
+            text,
+            "\nOn {}, {}:\n\n",
+            steps.system,
+            plain(&sentence::steps(steps))
+        );
+        for line in &steps.commands {
+            let _ = writeln!(text, "    {}", for_terminal(line));
+        }
+        for line in &steps.undo {
+            let _ = writeln!(text, "    # undo: {}", for_terminal(line));
+        }
+    }
     if !finding.predicted.is_empty() {
         text.push_str("\nPredicted:\n\n");
         for prediction in &finding.predicted {
@@ -87,6 +104,9 @@ fn write_finding(text: &mut String, finding: &Finding) {
         for evidence in finding.evidence.iter().take(EVIDENCE) {
             let _ = writeln!(text, "- {}", plain(&sentence::evidence(evidence)));
         }
+    }
+    if let Some(filter) = &finding.filter {
+        let _ = write!(text, "\nFilter: `{}`\n", code(filter));
     }
     if !finding.source.is_empty() {
         let _ = write!(text, "\nSource: {}\n", plain(&finding.source));

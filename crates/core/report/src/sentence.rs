@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use record::explain::{Document, Evidence, Finding, Prediction, Severity};
+use record::explain::{Document, Evidence, Finding, Prediction, Severity, Steps};
 use record::lab::{Arm, Cell, Comparison, PathCheck, Priming};
 
 use crate::limits;
@@ -95,6 +95,25 @@ pub(crate) const fn confidence(finding: &Finding) -> &'static str {
         record::explain::Confidence::Medium => "medium",
         record::explain::Confidence::High => "high",
     }
+}
+
+/// `1 finding explains 82 % of the 9.109 s for which something held transfers back`.
+pub(crate) fn explained(document: &Document) -> Option<String> {
+    let explained = document.explained.as_ref()?;
+    let findings = match explained.findings {
+        1 => "1 finding explains".to_owned(),
+        more => format!("{more} findings explain"),
+    };
+    Some(format!(
+        "{findings} {} of the {} for which something held transfers back.",
+        percent(explained.share),
+        seconds(explained.held_s)
+    ))
+}
+
+/// Where commands belong, and how the system is known.
+pub(crate) fn steps(steps: &Steps) -> String {
+    format!("{} ({})", steps.at, steps.because)
 }
 
 /// Every caveat of captures and connections once, in order of appearance, with whom it concerns.

@@ -3,11 +3,13 @@
 //! Nothing is said by colour alone; with [`Style::Colour`] headings and severities stand out more.
 
 mod change;
+mod commands;
 mod explain;
 mod lab;
 mod layout;
 mod sessions;
 mod top;
+mod traffic;
 mod tune;
 mod what_if;
 

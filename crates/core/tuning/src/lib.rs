@@ -3,12 +3,13 @@
 //! [`advise`] takes what was read from a Linux host and says what to change; the gain of every change is
 //! played by the simulator on the given path, with the same endpoint that `longhaul simulate` runs, so that
 //! one model stands behind every prediction. [`systems`] has the same advice for hosts that can't be read
-//! from here, [`clients`] for programs that fetch objects.
+//! from here, [`clients`] for programs that fetch objects, [`remedies`] for a single cause.
 
 pub mod clients;
 mod host;
 mod path;
 mod predict;
+pub mod remedies;
 mod rules;
 pub mod systems;
 #[cfg(test)]

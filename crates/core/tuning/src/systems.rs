@@ -1,9 +1,9 @@
 //! The same advice for hosts that can't be read from here: commands that show, change and undo.
 
-mod aix;
-mod bigip;
-mod macos;
-mod windows;
+pub(crate) mod aix;
+pub(crate) mod bigip;
+pub(crate) mod macos;
+pub(crate) mod windows;
 
 use record::tune::{Document, Finding, Kind, VERSION};
 use units::Bytes;
@@ -54,7 +54,7 @@ pub fn advise(system: System, path: &Path) -> Document {
 
 /// A buffer that holds what flies on the path and a queue of as much, in whole 64 KiB; at most 1 GiB, the
 /// largest window that scaling can say (RFC 7323 section 2.3).
-fn buffer(path: &Path) -> u64 {
+pub(crate) fn buffer(path: &Path) -> u64 {
     const STEP: u64 = 64 * 1024;
     let twice = path.bdp().get().saturating_mul(2);
     twice

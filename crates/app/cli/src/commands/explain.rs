@@ -1,5 +1,6 @@
 //! `longhaul explain`: captures in, one verdict out.
 
+pub(crate) mod arguments;
 mod feed;
 mod how_to_capture;
 mod live;
@@ -15,10 +16,10 @@ use connections::Tracked;
 use record::Manifest;
 use record::explain::{Capture, Document, Severity};
 
-use crate::arguments::{Explain, ExplainCommand, Severity as SeverityArgument};
 use crate::commands::version;
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
+use arguments::{Explain, ExplainCommand, Severity as SeverityArgument};
 use feed::Feed;
 
 pub(crate) fn run(arguments: &Explain) -> Result<ExitCode, Failure> {
@@ -103,6 +104,7 @@ fn document(arguments: &Explain, tracked: &Tracked, captures: Vec<Capture>) -> D
         },
         captures,
         series: arguments.series || outputs::needs_series(arguments),
+        target: arguments.r#for,
     };
     explain::explain(tracked, options)
 }

@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use connections::{Connection, Mark, Packet, Repeat, Role, Side};
-use record::explain::{Confidence, Finding};
+use record::explain::Confidence;
+use tuning::remedies::Cause;
 
-use super::{CatalogueEntry, Found, frame, severity_of};
+use super::{CatalogueEntry, Found, Judged, Need, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::{count, duration};
 
@@ -30,7 +31,7 @@ struct Hole {
     until: Duration,
 }
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     [Side::Client, Side::Server]
         .into_iter()
         .filter_map(|side| judge(connections, side))
@@ -93,6 +94,7 @@ fn judge(connections: &[Analysed<'_>], side: Side) -> Option<Found> {
              router (`nft add rule ... tcp flags syn tcp option maxseg size set rt mtu`)."
         ),
         predicted: Vec::new(),
+        needs: vec![Need::new(Cause::BlackHole, side)],
     })
 }
 

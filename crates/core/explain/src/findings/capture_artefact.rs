@@ -1,9 +1,9 @@
 //! What the capture made up, or left out.
 
 use connections::{Connection, Mark, Role, Side};
-use record::explain::{Confidence, Finding, Severity};
+use record::explain::{Confidence, Severity};
 
-use super::{CatalogueEntry, Found, frame};
+use super::{CatalogueEntry, Found, Judged, frame};
 use crate::analysis::Analysed;
 use crate::text::count;
 
@@ -84,14 +84,14 @@ const KINDS: [Kind; 5] = [
     },
 ];
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     KINDS
         .iter()
         .filter_map(|kind| judge(connections, kind))
         .collect()
 }
 
-fn judge(connections: &[Analysed<'_>], kind: &Kind) -> Option<Finding> {
+fn judge(connections: &[Analysed<'_>], kind: &Kind) -> Option<Judged> {
     let concerned: Vec<&Analysed<'_>> = connections
         .iter()
         .filter(|analysed| (kind.holds)(analysed.connection))
@@ -113,6 +113,7 @@ fn judge(connections: &[Analysed<'_>], kind: &Kind) -> Option<Finding> {
         lost: None,
         remedy: kind.remedy.into(),
         predicted: Vec::new(),
+        needs: Vec::new(),
     };
     Some(found.into_finding(&ENTRY))
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use connections::{Endpoint, Side, Turn};
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Evidence, Finding, Prediction};
+use record::explain::{Confidence, Evidence, Prediction};
+use tuning::remedies::Cause;
 use units::{Bytes, Floor, PacketOverhead, Rate};
 
-use super::{CatalogueEntry, Found, frame, path, severity_of};
+use super::{CatalogueEntry, Found, Judged, Need, frame, path, severity_of};
 use crate::analysis::Analysed;
 use crate::text::{count, duration, median, rounded};
 use crate::timeline::overhead;
@@ -44,7 +45,7 @@ struct Fresh<'a> {
     overhead: PacketOverhead,
 }
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     let mut groups: BTreeMap<(&str, &Endpoint), Vec<&Analysed<'_>>> = BTreeMap::new();
     for analysed in connections {
         let connection = analysed.connection;
@@ -120,6 +121,7 @@ fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
              first request comes."
         ),
         predicted: predictions(&fresh, up),
+        needs: vec![Need::new(Cause::NewConnections, Side::Client)],
     })
 }
 

@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
-use record::explain::{Confidence, Finding};
+use connections::Side;
+use record::explain::Confidence;
+use tuning::remedies::Cause;
 
-use super::{CatalogueEntry, Found, frame, severity_of};
+use super::{CatalogueEntry, Found, Judged, Need, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::{count, duration};
 
@@ -15,7 +17,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     source: "RFC 9110 §10.1.1",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     let mut evidence = Vec::new();
     let mut ids = Vec::new();
     let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
@@ -58,6 +60,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                      or let a relay near the client answer it."
                 .into(),
             predicted: Vec::new(),
+            needs: vec![Need::new(Cause::ContinueWait, Side::Client)],
         }
         .into_finding(&ENTRY),
     ]

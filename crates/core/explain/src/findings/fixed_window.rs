@@ -4,10 +4,11 @@ use core::time::Duration;
 
 use connections::Side;
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Finding};
+use record::explain::Confidence;
+use tuning::remedies::Cause;
 use units::Bytes;
 
-use super::{CatalogueEntry, Found, flight, severity_of};
+use super::{CatalogueEntry, Found, Judged, Need, flight, severity_of};
 use crate::analysis::{Analysed, Direction};
 use crate::text::duration;
 
@@ -19,7 +20,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
              segment); Linux net.ipv4.tcp_rmem",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     connections
         .iter()
         .flat_map(|analysed| {
@@ -47,6 +48,11 @@ fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<F
     if lost.is_zero() || lost * 5 < busy {
         return None;
     }
+    let cause = if time(Detail::NoScaling) > time(Detail::Static) {
+        Cause::NoWindowScaling
+    } else {
+        Cause::ReceiveWindow
+    };
     let connection = analysed.connection;
     let (_, window) = connection.window_range(side.peer())?;
     let rtt = direction.timeline.base_rtt?;
@@ -73,5 +79,6 @@ fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<F
             side.peer()
         ),
         predicted: Vec::new(),
+        needs: vec![Need::new(cause, side.peer())],
     })
 }

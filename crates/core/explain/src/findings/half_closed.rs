@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use connections::{Close, Side};
-use record::explain::{Confidence, Evidence, Finding, Severity};
+use record::explain::{Confidence, Evidence, Severity};
 
-use super::{CatalogueEntry, Found, frame};
+use super::{CatalogueEntry, Found, Judged, frame};
 use crate::analysis::Analysed;
 use crate::document::close_wait;
 use crate::text::{count, duration};
@@ -20,7 +20,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
 /// A peer that is done answers a FIN with its own at once.
 const TOLERATED: Duration = Duration::from_secs(1);
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     [Side::Client, Side::Server]
         .into_iter()
         .filter_map(|side| judge(connections, side))
@@ -79,5 +79,6 @@ fn judge(connections: &[Analysed<'_>], waiting: Side) -> Option<Found> {
             waiting.peer()
         ),
         predicted: Vec::new(),
+        needs: Vec::new(),
     })
 }

@@ -2,11 +2,12 @@
 
 use core::time::Duration;
 
-use connections::Connection;
+use connections::{Connection, Side};
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Evidence, Finding, Severity};
+use record::explain::{Confidence, Evidence, Severity};
+use tuning::remedies::Cause;
 
-use super::{CatalogueEntry, Found, frame};
+use super::{CatalogueEntry, Found, Judged, Need, frame};
 use crate::analysis::Analysed;
 use crate::text::count;
 
@@ -39,7 +40,7 @@ pub(super) const SMALL_MSS: CatalogueEntry = CatalogueEntry {
 /// The least MSS that an IPv6 path must carry (RFC 8200 §5: 1280 bytes less 60 of headers).
 const SMALL: u16 = 1220;
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     let missing = |offered: fn(&connections::SynOptions) -> bool| {
         move |connection: &Connection| {
             connection
@@ -101,7 +102,7 @@ fn judge(
     holds: &dyn Fn(&Connection) -> bool,
     what: &str,
     remedy: &str,
-) -> Option<Finding> {
+) -> Option<Judged> {
     let concerned: Vec<&Analysed<'_>> = connections
         .iter()
         .filter(|analysed| holds(analysed.connection))
@@ -162,8 +163,40 @@ fn judge(
         lost: (!lost.is_zero()).then_some(lost),
         remedy: remedy.into(),
         predicted: Vec::new(),
+        needs: needs(entry, &concerned),
     };
     Some(found.into_finding(entry))
+}
+
+/// Which side has to offer what: each that did not.
+fn needs(entry: &CatalogueEntry, concerned: &[&Analysed<'_>]) -> Vec<Need> {
+    type Offers = fn(&connections::SynOptions) -> bool;
+    let (cause, offers): (Cause, Offers) = match entry.name {
+        name if name == NO_WINDOW_SCALING.name => {
+            (Cause::NoWindowScaling, |syn| syn.window_scale.is_some())
+        }
+        name if name == NO_SACK.name => (Cause::NoSack, |syn| syn.sack_permitted),
+        name if name == NO_TIMESTAMPS.name => (Cause::NoTimestamps, |syn| syn.timestamps),
+        _ => return Vec::new(),
+    };
+    // A server answers with what it was offered: where the client offers nothing, nobody knows.
+    let silent = |side: Side| {
+        concerned.iter().any(|analysed| {
+            let syn = analysed.connection.flow(side).syn;
+            let asked = side == Side::Client
+                || analysed
+                    .connection
+                    .to_server
+                    .syn
+                    .is_some_and(|syn| offers(&syn));
+            asked && syn.is_some_and(|syn| !offers(&syn))
+        })
+    };
+    [Side::Client, Side::Server]
+        .into_iter()
+        .filter(|side| silent(*side))
+        .map(|side| Need::new(cause, side))
+        .collect()
 }
 
 fn offer(syn: Option<connections::SynOptions>) -> String {

@@ -4,9 +4,10 @@ use core::time::Duration;
 
 use connections::Side;
 use limit::LimitName;
-use record::explain::{Confidence, Finding};
+use record::explain::Confidence;
+use tuning::remedies::Cause;
 
-use super::{CatalogueEntry, Found, flight, severity_of};
+use super::{CatalogueEntry, Found, Judged, Need, flight, severity_of};
 use crate::analysis::{Analysed, Direction};
 use crate::text::{duration, rounded};
 
@@ -53,6 +54,8 @@ struct Kind {
     costs: bool,
     summary: fn(Side, &Direction, Duration) -> String,
     remedy: fn(Side) -> String,
+    /// Where the remedy belongs.
+    needs: fn(Side) -> Vec<Need>,
 }
 
 const KINDS: [Kind; 5] = [
@@ -75,6 +78,7 @@ const KINDS: [Kind; 5] = [
                  net.ipv4.tcp_congestion_control` shows now)."
             )
         },
+        needs: |side| vec![Need::new(Cause::Loss, side)],
     },
     Kind {
         entry: LOSS_LIMITED,
@@ -95,6 +99,7 @@ const KINDS: [Kind; 5] = [
                  the profile `wan` across the lossy part."
             )
         },
+        needs: |side| vec![Need::new(Cause::Loss, side)],
     },
     Kind {
         entry: SEND_BUFFER,
@@ -116,6 +121,7 @@ const KINDS: [Kind; 5] = [
                  tcp_sendspace`); or put a relay next to it."
             )
         },
+        needs: |side| vec![Need::new(Cause::SendBuffer, side)],
     },
     Kind {
         entry: NAGLE,
@@ -134,6 +140,7 @@ const KINDS: [Kind; 5] = [
                  TCP_NODELAY on its sockets."
             )
         },
+        needs: |side| vec![Need::new(Cause::SmallWrites, side.peer())],
     },
     Kind {
         entry: PATH_FULL,
@@ -153,10 +160,11 @@ const KINDS: [Kind; 5] = [
              an active queue (fq_codel, CAKE) at the bottleneck."
                 .into()
         },
+        needs: |_| Vec::new(),
     },
 ];
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     let judge = |kind: &Kind| {
         [Side::Client, Side::Server]
             .into_iter()
@@ -212,5 +220,6 @@ fn judge(connections: &[Analysed<'_>], side: Side, kind: &Kind) -> Option<Found>
         lost: kind.costs.then_some(lost),
         remedy: (kind.remedy)(side),
         predicted: Vec::new(),
+        needs: (kind.needs)(side),
     })
 }

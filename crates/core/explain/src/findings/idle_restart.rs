@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Finding};
+use record::explain::Confidence;
+use tuning::remedies::Cause;
 
-use super::{CatalogueEntry, Found, frame, severity_of};
+use super::{CatalogueEntry, Found, Judged, Need, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::{count, duration};
 
@@ -17,10 +18,11 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
              net/ipv4/tcp_output.c",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     let mut ids = Vec::new();
     let mut evidence = Vec::new();
     let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
+    let mut needs: Vec<Need> = Vec::new();
     for analysed in connections {
         for (side, direction) in analysed.directions() {
             let restarts: Vec<_> = direction
@@ -40,6 +42,10 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                 .sum::<Duration>();
             total += analysed.connection.duration();
             ids.push(analysed.id);
+            let need = Need::new(Cause::RestartAfterIdle, side);
+            if !needs.contains(&need) {
+                needs.push(need);
+            }
             evidence.extend(
                 analysed
                     .connection
@@ -73,6 +79,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                      let a relay keep its connections warm."
                 .into(),
             predicted: Vec::new(),
+            needs,
         }
         .into_finding(&ENTRY),
     ]

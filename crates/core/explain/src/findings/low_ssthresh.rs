@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Finding};
+use record::explain::Confidence;
+use tuning::remedies::Cause;
 
-use super::{CatalogueEntry, Found, frame, severity_of};
+use super::{CatalogueEntry, Found, Judged, Need, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::duration;
 
@@ -20,7 +21,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
 /// What nobody waits for.
 const LOCAL: Duration = Duration::from_millis(100);
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     connections
         .iter()
         .flat_map(|analysed| {
@@ -60,6 +61,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                              or send over connections that have grown."
                         .into(),
                     predicted: Vec::new(),
+                    needs: vec![Need::new(Cause::LowThreshold, side)],
                 })
             })
         })

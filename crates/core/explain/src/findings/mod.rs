@@ -14,14 +14,20 @@ mod handshake_options;
 mod held;
 mod idle_restart;
 mod low_ssthresh;
+mod parallel;
 mod path;
+mod peer_window;
+mod steps;
 mod syn_loss;
+mod tls_resumption;
+mod tls_round_trips;
 mod zero_window;
 
 use core::time::Duration;
 
-use connections::Tracked;
+use connections::{Side, Tracked};
 use record::explain::{Capture, Confidence, Evidence, Finding, Prediction, Severity};
+use tuning::remedies::{Cause, Target};
 
 use crate::analysis::Analysed;
 
@@ -37,7 +43,7 @@ pub struct CatalogueEntry {
 }
 
 /// Every finding, by name.
-pub const CATALOGUE: [CatalogueEntry; 19] = [
+pub const CATALOGUE: [CatalogueEntry; 23] = [
     capture_artefact::ENTRY,
     continue_wait::ENTRY,
     fixed_window::ENTRY,
@@ -49,19 +55,23 @@ pub const CATALOGUE: [CatalogueEntry; 19] = [
     handshake_options::NO_SACK,
     handshake_options::NO_TIMESTAMPS,
     handshake_options::NO_WINDOW_SCALING,
+    parallel::ENTRY,
     held::PATH_FULL,
+    peer_window::ENTRY,
     blackhole::ENTRY,
     held::POLICER,
     held::SEND_BUFFER,
     idle_restart::ENTRY,
     handshake_options::SMALL_MSS,
     syn_loss::ENTRY,
+    tls_round_trips::ENTRY,
+    tls_resumption::ENTRY,
     zero_window::ENTRY,
 ];
 
-type Rule = for<'a, 'b> fn(&'a [Analysed<'b>]) -> Vec<Finding>;
+type Rule = for<'a, 'b> fn(&'a [Analysed<'b>]) -> Vec<Judged>;
 
-const RULES: [Rule; 12] = [
+const RULES: [Rule; 16] = [
     blackhole::find,
     capture_artefact::find,
     connection_reuse::find,
@@ -72,17 +82,26 @@ const RULES: [Rule; 12] = [
     held::find,
     idle_restart::find,
     low_ssthresh::find,
+    parallel::find,
+    peer_window::find,
     syn_loss::find,
+    tls_resumption::find,
+    tls_round_trips::find,
     zero_window::find,
 ];
 
-/// All findings, by lost time, then severity, then name.
+/// All findings, by lost time, then severity, then name; remedies in the terms of `target`, or else of what
+/// each host looks like.
 pub(crate) fn all(
     connections: &[Analysed<'_>],
     tracked: &Tracked,
     captures: &[Capture],
+    target: Option<Target>,
 ) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(connections)).collect();
+    let judged = RULES.iter().flat_map(|rule| rule(connections));
+    let mut findings: Vec<Finding> = judged
+        .map(|judged| steps::complete(judged, connections, target))
+        .collect();
     for evidence in findings
         .iter_mut()
         .flat_map(|finding| &mut finding.evidence)
@@ -119,14 +138,34 @@ struct Found {
     lost: Option<Duration>,
     remedy: String,
     predicted: Vec<Prediction>,
+    needs: Vec<Need>,
+}
+
+/// A setting, and the side whose host or program needs it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Need {
+    cause: Cause,
+    side: Side,
+}
+
+impl Need {
+    const fn new(cause: Cause, side: Side) -> Self {
+        Self { cause, side }
+    }
+}
+
+/// A finding that still lacks what is the same for all: commands and filter.
+struct Judged {
+    finding: Finding,
+    needs: Vec<Need>,
 }
 
 impl Found {
-    fn into_finding(mut self, entry: &CatalogueEntry) -> Finding {
+    fn into_finding(mut self, entry: &CatalogueEntry) -> Judged {
         self.connections.sort_unstable();
         self.connections.dedup();
         self.evidence.truncate(MAX_EVIDENCE);
-        Finding {
+        let finding = Finding {
             name: entry.name.into(),
             severity: self.severity,
             confidence: self.confidence,
@@ -135,8 +174,15 @@ impl Found {
             evidence: self.evidence,
             lost_s: self.lost.map(|lost| lost.as_secs_f64()),
             remedy: self.remedy,
+            steps: Vec::new(),
+            profile: None,
+            filter: None,
             predicted: self.predicted,
             source: entry.source.into(),
+        };
+        Judged {
+            finding,
+            needs: self.needs,
         }
     }
 }

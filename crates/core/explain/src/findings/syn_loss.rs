@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use record::explain::{Confidence, Finding};
+use record::explain::Confidence;
 
-use super::{CatalogueEntry, Found, frame, severity_of};
+use super::{CatalogueEntry, Found, Judged, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::{count, duration};
 
@@ -14,7 +14,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     source: "RFC 6298 §2.1 (the timer starts at one second)",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     let mut ids = Vec::new();
     let mut evidence = Vec::new();
     let (mut lost, mut total, mut repeats) = (Duration::ZERO, Duration::ZERO, 0_usize);
@@ -71,6 +71,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
                      filter; keep connections open so that fewer SYNs are needed."
                 .into(),
             predicted: Vec::new(),
+            needs: Vec::new(),
         }
         .into_finding(&ENTRY),
     ]

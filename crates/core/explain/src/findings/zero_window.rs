@@ -3,10 +3,10 @@
 use core::time::Duration;
 
 use connections::{Connection, Mark, Role, Side};
-use record::explain::{Confidence, Finding};
+use record::explain::Confidence;
 use wire::TcpFlags;
 
-use super::{CatalogueEntry, Found, frame, severity_of};
+use super::{CatalogueEntry, Found, Judged, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::{count, duration};
 
@@ -17,7 +17,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     source: "RFC 9293 §3.8.6.1 (zero-window probing)",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Finding> {
+pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
     [Side::Client, Side::Server]
         .into_iter()
         .filter_map(|side| judge(connections, side))
@@ -69,6 +69,7 @@ fn judge(connections: &[Analysed<'_>], receiver: Side) -> Option<Found> {
              a larger receive buffer only moves the moment."
         ),
         predicted: Vec::new(),
+        needs: Vec::new(),
     })
 }
 

@@ -65,7 +65,11 @@ fn header(page: &mut Page, document: &Document) {
         || sentence::without_findings(document),
         |finding| finding.summary.clone(),
     );
-    page.element("<h1>", &top, "</h1>\n</header>\n");
+    page.element("<h1>", &top, "</h1>\n");
+    if let Some(said) = sentence::explained(document) {
+        page.element("<p>", &said, "</p>\n");
+    }
+    page.markup("</header>\n");
 }
 
 fn connections(page: &mut Page, document: &Document) {

@@ -44,6 +44,15 @@ impl Page {
         self.markup(close)
     }
 
+    /// Lines to copy.
+    fn lines(&mut self, lines: &[String]) -> &mut Self {
+        self.markup("<pre><code>");
+        for line in lines {
+            self.verbatim("", line, "\n");
+        }
+        self.markup("</code></pre>\n")
+    }
+
     /// A picture with what it shows, unless that was said before; the picture comes from [`svg`], which escapes.
     pub(super) fn figure(&mut self, picture: &str, caption: &str) -> &mut Self {
         self.markup("<figure>\n<div class=\"picture\">");
@@ -108,6 +117,15 @@ impl Page {
         self.element("<p>", &finding.summary, "</p>\n");
         if !finding.remedy.is_empty() {
             self.element("<p><strong>Remedy.</strong> ", &finding.remedy, "</p>\n");
+        }
+        for steps in &finding.steps {
+            self.element("<p><strong>On ", &steps.system, "</strong>, ");
+            self.element("", &sentence::steps(steps), ". ");
+            self.element("", &steps.says, "</p>\n");
+            self.lines(&steps.commands);
+            if !steps.undo.is_empty() {
+                self.markup("<p>Undo:</p>\n").lines(&steps.undo);
+            }
         }
         if !finding.predicted.is_empty() {
             let rows: Vec<Vec<String>> = finding

@@ -96,14 +96,40 @@ fn connections(document: &Document) -> Table {
         .text("dominant", |way| {
             way.direction.dominant.map(|limit| limit.to_string())
         });
-    LimitName::ALL
-        .into_iter()
-        .fold(columns, |columns, limit| {
-            columns.real(limit_column(limit), move |way: &Way<'_>| {
-                Some(way.direction.limits.get(&limit).copied().unwrap_or(0.0))
-            })
+    let columns = LimitName::ALL.into_iter().fold(columns, |columns, limit| {
+        columns.real(limit_column(limit), move |way: &Way<'_>| {
+            Some(way.direction.limits.get(&limit).copied().unwrap_or(0.0))
         })
-        .table("connections")
+    });
+    counted(columns).table("connections")
+}
+
+/// What the packets of a direction were.
+fn counted<'a, 'b>(columns: Columns<'a, Way<'b>>) -> Columns<'a, Way<'b>> {
+    columns
+        .int("fast_retransmissions", |way| {
+            Some(way.direction.counts.fast_retransmissions)
+        })
+        .int("timeout_retransmissions", |way| {
+            Some(way.direction.counts.timeout_retransmissions)
+        })
+        .int("tail_loss_probes", |way| {
+            Some(way.direction.counts.tail_loss_probes)
+        })
+        .int("spurious_retransmissions", |way| {
+            Some(way.direction.counts.spurious_retransmissions)
+        })
+        .int("zero_windows", |way| {
+            Some(way.direction.counts.zero_windows)
+        })
+        .real("zero_window_s", |way| {
+            Some(way.direction.counts.zero_window_s)
+        })
+        .int("window_full", |way| Some(way.direction.counts.window_full))
+        .int("duplicate_acks", |way| {
+            Some(way.direction.counts.duplicate_acks)
+        })
+        .real("ack_rtt_p95_s", |way| way.direction.ack_rtt.p95_s)
 }
 
 /// Seconds of a limit.
@@ -178,6 +204,15 @@ fn findings(document: &Document) -> Table {
         .real("predicted_s", |finding| {
             Some(finding.predicted.first()?.predicted_s)
         })
+        .text("systems", |finding| {
+            let systems: Vec<&str> = finding
+                .steps
+                .iter()
+                .map(|steps| steps.system.as_str())
+                .collect();
+            (!systems.is_empty()).then(|| systems.join(" "))
+        })
+        .text("filter", |finding| finding.filter.clone())
         .table("findings")
 }
 

@@ -8,6 +8,7 @@ use record::explain::{Capture, Connection, Document, Finding, Severity};
 use super::layout::{Align, Table, bar, paragraph};
 use super::sessions::sessions;
 use super::{Emphasis, Style};
+use super::{commands, traffic};
 use crate::clean::for_terminal;
 use crate::limits;
 use crate::quantity::{DASH, bytes, grouped, percent, seconds, seconds_or_dash, short_seconds};
@@ -30,6 +31,9 @@ pub fn explain(document: &Document, style: Style) -> String {
     for capture in &document.captures {
         text.push_str(&paragraph("", &capture_line(capture), WIDTH));
     }
+    if let Some(said) = sentence::explained(document) {
+        text.push_str(&paragraph("", &said, WIDTH));
+    }
     let (first, others) = document.findings.split_at(document.findings.len().min(1));
     for top in first {
         finding(&mut text, top, style);
@@ -40,11 +44,13 @@ pub fn explain(document: &Document, style: Style) -> String {
     }
     budget(&mut text, document, style);
     connections(&mut text, document, style);
+    traffic::servers(&mut text, document, style);
     sessions(&mut text, document, style, WIDTH);
     echoes(&mut text, document, style);
     for other in others {
         finding(&mut text, other, style);
     }
+    commands::commands(&mut text, document, style);
     caveats(&mut text, document, style);
     text
 }
@@ -116,6 +122,9 @@ fn finding(text: &mut String, finding: &Finding, style: Style) {
             more => format!("and {more} more frames"),
         };
         text.push_str(&paragraph("             ", &more, WIDTH));
+    }
+    if let Some(filter) = &finding.filter {
+        text.push_str(&paragraph("  filter     ", filter, WIDTH));
     }
     if !finding.source.is_empty() {
         let label = "  source     ";

@@ -360,6 +360,7 @@ pub(crate) fn connection(id: u32, start_s: f64, bytes: u64) -> Connection {
             median_s: Some(0.2007),
             max_s: Some(0.2093),
             samples: 72,
+            ..Rtt::default()
         },
         negotiated: Negotiated {
             client_mss: Some(1460),
@@ -472,6 +473,13 @@ pub(crate) fn document(connections: Vec<Connection>, findings: Vec<Finding>) -> 
             },
         }],
         findings,
+        explained: Some(explain::Explained {
+            held_s: 17.2,
+            findings: 1,
+            share: 0.93,
+        }),
+        servers: Vec::new(),
+        pairs: Vec::new(),
     }
 }
 
@@ -500,6 +508,16 @@ pub(crate) fn finding() -> Finding {
             "Keep connections open and ready: one client or session for all uploads, or a relay \
                  with a primed pool, which also saves the first upload's slow start."
                 .into(),
+        steps: vec![explain::Steps {
+            system: "haproxy".into(),
+            at: "the client 10.1.0.2".into(),
+            because: "by `--for haproxy`".into(),
+            says: "In the backend: connections that stay open.".into(),
+            commands: vec!["http-reuse always".into()],
+            undo: vec!["take the line out again and reload".into()],
+        }],
+        profile: Some("s3".into()),
+        filter: Some("tcp.port == 80 && tcp.flags.syn == 1".into()),
         predicted: vec![
             Prediction {
                 bytes: 102_400,

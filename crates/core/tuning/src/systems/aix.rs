@@ -7,7 +7,7 @@ use crate::Path;
 
 const NO: &str = "IBM, AIX 7 commands: no, chdev; RFC 1323 (now 7323)";
 
-pub(super) fn findings(path: &Path) -> Vec<Finding> {
+pub(crate) fn findings(path: &Path) -> Vec<Finding> {
     let size = buffer(path);
     vec![
         finding(

@@ -7,7 +7,7 @@ use crate::Path;
 
 const TMSH: &str = "F5, tmsh reference: ltm profile tcp; K3422, K12759462";
 
-pub(super) fn findings(path: &Path) -> Vec<Finding> {
+pub(crate) fn findings(path: &Path) -> Vec<Finding> {
     let size = buffer(path);
     let congestion = if path.loss > units::LossRate::ZERO {
         "woodside"

@@ -7,7 +7,7 @@ use crate::Path;
 
 const XNU: &str = "Apple, xnu: bsd/netinet/tcp_subr.c, bsd/kern/uipc_socket2.c";
 
-pub(super) fn findings(path: &Path) -> Vec<Finding> {
+pub(crate) fn findings(path: &Path) -> Vec<Finding> {
     let size = buffer(path);
     vec![
         finding(

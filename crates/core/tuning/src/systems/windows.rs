@@ -7,7 +7,7 @@ use crate::Path;
 
 const SET: &str = "Microsoft, Set-NetTCPSetting and New-NetTransportFilter (module NetTCPIP)";
 
-pub(super) fn findings(path: &Path) -> Vec<Finding> {
+pub(crate) fn findings(path: &Path) -> Vec<Finding> {
     let mut findings = vec![autotuning(path), template(), filter(), idle()];
     if path.loss > units::LossRate::ZERO {
         findings.push(congestion());

@@ -12,7 +12,7 @@ use connections::{Tracked, Tracker};
 use units::Time;
 use wire::{Host, IcmpEcho, LinkType, Observation, Segment, write};
 
-use crate::arguments::Explain;
+use super::arguments::Explain;
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use crate::arguments::{CapturePlace, HowToCapture};
+use super::arguments::{CapturePlace, HowToCapture};
 use crate::failure::Failure;
 use crate::output;
 

@@ -16,9 +16,9 @@ use sys::packet_socket::{self, FrameCapture};
 use units::Time;
 use wire::LinkType;
 
+use super::arguments::Explain;
 use super::feed::Feed;
 use super::{document, print};
-use crate::arguments::Explain;
 use crate::commands::flow::on_signal;
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;

@@ -3,7 +3,7 @@
 use outlook::Outlook;
 use record::explain::Document;
 
-use crate::arguments::Predict;
+use super::arguments::Predict;
 use crate::commands::simulate::cores;
 use crate::failure::{Blame as _, Failure};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use record::explain::Document;
 use report::tables::{self, Table};
 
-use crate::arguments::Explain;
+use super::arguments::Explain;
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 

@@ -12,8 +12,8 @@ use record::explain::Capture;
 use units::Time;
 use wire::Observation;
 
+use super::arguments::Explain;
 use super::feed::Feed;
-use crate::arguments::Explain;
 use crate::failure::{Blame as _, Failure};
 use crate::input;
 

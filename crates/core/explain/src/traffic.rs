@@ -1,0 +1,146 @@
+//! Sums over connections: per server, per pair of hosts, and how far the first findings reach.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use connections::Endpoint;
+use record::LimitName;
+use record::explain::{Endpoint as Named, Explained, Finding, Traffic};
+use units::Time;
+
+use crate::analysis::Analysed;
+use crate::text::median;
+
+/// As few findings as explain this part of the time that was held back.
+const ENOUGH: f64 = 0.8;
+
+/// Per server, and per client and server; those first that were held back longest.
+pub(crate) fn summaries(connections: &[Analysed<'_>]) -> (Vec<Traffic>, Vec<Traffic>) {
+    let mut servers: BTreeMap<&Endpoint, Vec<&Analysed<'_>>> = BTreeMap::new();
+    let mut pairs: BTreeMap<(&str, &Endpoint), Vec<&Analysed<'_>>> = BTreeMap::new();
+    for analysed in connections {
+        let (client, server) = (
+            &analysed.connection.client.host,
+            &analysed.connection.server,
+        );
+        servers.entry(server).or_default().push(analysed);
+        pairs.entry((client, server)).or_default().push(analysed);
+    }
+    let servers = servers
+        .into_iter()
+        .map(|(server, of)| traffic(None, server, &of));
+    let pairs = pairs
+        .into_iter()
+        .map(|((client, server), of)| traffic(Some(client), server, &of));
+    (ranked(servers.collect()), ranked(pairs.collect()))
+}
+
+/// How much of what was held back the first findings explain.
+pub(crate) fn explained(connections: &[Analysed<'_>], findings: &[Finding]) -> Option<Explained> {
+    let held: Duration = connections
+        .iter()
+        .map(|one| held(one).values().sum::<Duration>())
+        .sum();
+    let held_s = held.as_secs_f64();
+    let (mut reached, mut number) = (0.0, 0_u32);
+    for lost in findings.iter().filter_map(|finding| finding.lost_s) {
+        if lost <= 0.0 || reached >= ENOUGH * held_s {
+            break;
+        }
+        reached += lost;
+        number += 1;
+    }
+    (number > 0 && !held.is_zero()).then(|| Explained {
+        held_s,
+        findings: number,
+        // Two findings may speak of the same seconds.
+        share: (reached / held_s).min(1.0),
+    })
+}
+
+fn ranked(mut traffic: Vec<Traffic>) -> Vec<Traffic> {
+    // Stable: what was held back as long stays in order of its name.
+    traffic.sort_by(|one, other| other.held_s.total_cmp(&one.held_s));
+    traffic
+}
+
+fn traffic(client: Option<&str>, server: &Endpoint, of: &[&Analysed<'_>]) -> Traffic {
+    let mut limits: BTreeMap<LimitName, Duration> = BTreeMap::new();
+    for (limit, time) in of.iter().flat_map(|one| held(one)) {
+        *limits.entry(limit).or_default() += time;
+    }
+    let all: Duration = limits.values().sum();
+    let most = limits.iter().max_by_key(|(_, time)| **time);
+    let durations = of.iter().map(|one| one.connection.duration());
+    Traffic {
+        client: client.map(str::to_owned),
+        server: Named {
+            host: server.host.clone(),
+            port: server.port,
+        },
+        connections: u64::try_from(of.len()).unwrap_or(u64::MAX),
+        parallel: parallel(of),
+        bytes_to_server: of.iter().map(|one| one.connection.to_server.bytes()).sum(),
+        bytes_to_client: of.iter().map(|one| one.connection.to_client.bytes()).sum(),
+        duration_s: durations.sum::<Duration>().as_secs_f64(),
+        held_s: all.as_secs_f64(),
+        mostly: most
+            .filter(|(_, time)| !time.is_zero())
+            .map(|(limit, _)| *limit),
+        rtt_s: median(of.iter().filter_map(|one| one.connection.base_rtt()))
+            .map(|rtt| rtt.as_secs_f64()),
+    }
+}
+
+/// What a setting, a program or the network could change, in the direction where that is more.
+pub(crate) fn held(analysed: &Analysed<'_>) -> BTreeMap<LimitName, Duration> {
+    let of = |limits: BTreeMap<LimitName, Duration>| -> BTreeMap<LimitName, Duration> {
+        let held = limits.into_iter().filter(|(limit, _)| is_held(*limit));
+        held.collect()
+    };
+    let up = of(analysed.to_server.attribution.limits());
+    let down = of(analysed.to_client.attribution.limits());
+    let sum = |limits: &BTreeMap<LimitName, Duration>| limits.values().sum::<Duration>();
+    if sum(&down) > sum(&up) { down } else { up }
+}
+
+const fn is_held(limit: LimitName) -> bool {
+    match limit {
+        LimitName::Handshake
+        | LimitName::TlsHandshake
+        | LimitName::Policer
+        | LimitName::LossRecovery
+        | LimitName::ReceiveWindow
+        | LimitName::SlowStart
+        | LimitName::LossLimited
+        | LimitName::CongestionAvoidance
+        | LimitName::SendBuffer
+        | LimitName::NagleDelayedAck => true,
+        LimitName::Closing
+        | LimitName::Bottleneck
+        | LimitName::Propagation
+        | LimitName::Application
+        | LimitName::Unknown => false,
+    }
+}
+
+/// Most connections that were open at a time.
+pub(crate) fn parallel(of: &[&Analysed<'_>]) -> u64 {
+    let mut edges: Vec<(Time, bool)> = Vec::with_capacity(of.len() * 2);
+    for one in of {
+        edges.push((one.connection.first_at, true));
+        edges.push((one.connection.last_at, false));
+    }
+    // One that ends when another begins was not beside it: `false` sorts first.
+    edges.sort_unstable();
+    let (mut open, mut most) = (0_u64, 0);
+    for (_, opens) in edges {
+        open = if opens {
+            open + 1
+        } else {
+            open.saturating_sub(1)
+        };
+        most = open.max(most);
+    }
+    most.max(u64::from(!of.is_empty()))
+}
