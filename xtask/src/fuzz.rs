@@ -6,6 +6,7 @@
 //! the corpus, which the crate's own tests replay from then on.
 
 mod input;
+mod pipeline;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -30,12 +31,24 @@ struct Target {
 }
 
 /// Every fuzz body of the house. A new one needs a line here and a test that replays its corpus.
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 10] = [
     Target {
         name: "capture",
         body: capture::fuzz::fuzz_capture,
         corpus: "core/capture/corpus",
         longest: 4_096,
+    },
+    Target {
+        name: "explain-file",
+        body: pipeline::file,
+        corpus: "core/capture/corpus",
+        longest: 4_096,
+    },
+    Target {
+        name: "explain-packets",
+        body: pipeline::packets,
+        corpus: "core/explain/corpus",
+        longest: 4_000,
     },
     Target {
         name: "script",

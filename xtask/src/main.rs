@@ -9,6 +9,7 @@
 //! | `cargo xtask quotes` | quotations of standards have their form and a section that exists |
 //! | `cargo xtask docs` | writes the generated pages; `lint` only checks them |
 //! | `cargo xtask accuracy` | writes `docs/accuracy.md`: how often `explain` is right on captures whose truth is known |
+//! | `cargo xtask captures` | writes `docs/explain-captures.md`: `explain` beside an analyser on captures of others |
 //! | `cargo xtask field DIR` | writes `docs/field-results.md` from results in DIR (`make field`) |
 //! | `cargo xtask fuzz NAME` | feeds a fuzz body with fresh inputs for some minutes (`make soak`) |
 //! | `cargo xtask bpf` | makes the committed eBPF object and its source's hash again (clang 14 or later) |
@@ -25,6 +26,7 @@
 
 mod accuracy;
 mod bpf;
+mod captures;
 mod components;
 mod deps;
 mod docs;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Some("deps") => deps::check(),
         Some("quotes") => quotes::check(),
         Some("accuracy") => accuracy::write(),
+        Some("captures") => captures::write(),
         Some("docs") => docs::write(),
         Some("field") => match std::env::args_os().nth(2) {
             Some(folder) => field::write(folder.as_ref()),
@@ -61,7 +64,7 @@ fn main() -> ExitCode {
         Some("ci") => lint().and_then(|()| test()),
         _ => {
             eprintln!(
-                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|field|fuzz|bpf|package|lint|test|ci"
+                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|captures|field|fuzz|bpf|package|lint|test|ci"
             );
             return ExitCode::from(2);
         }

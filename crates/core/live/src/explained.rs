@@ -131,6 +131,9 @@ impl Recording {
             census: record::explain::Census::default(),
             echoes: Vec::new(),
             findings,
+            explained: None,
+            servers: Vec::new(),
+            pairs: Vec::new(),
         }
     }
 }
@@ -284,6 +287,7 @@ impl Life {
             median_s: sorted.get(sorted.len() / 2).copied(),
             max_s: sorted.last().copied(),
             samples: u64::try_from(sorted.len()).unwrap_or(u64::MAX),
+            ..Rtt::default()
         }
     }
 
@@ -398,6 +402,9 @@ fn close_wait(lives: &[(Life, bool)]) -> Vec<Finding> {
                 "{who} must read the end of the stream and close its socket; if it pools connections, its idle \
                  timeout must be shorter than the peer's."
             ),
+            steps: Vec::new(),
+            profile: None,
+            filter: None,
             predicted: Vec::new(),
             source: "RFC 9293 §3.6 (closing a connection)".to_owned(),
         }

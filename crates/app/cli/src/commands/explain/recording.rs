@@ -8,8 +8,8 @@ use record::Manifest;
 use record::explain::Document;
 use record::top::Line;
 
+use super::arguments::Explain;
 use super::outputs;
-use crate::arguments::Explain;
 use crate::commands::version;
 use crate::failure::{Blame as _, Failure};
 use crate::input;
