@@ -241,6 +241,60 @@ fn a_check_passes_data_through_both_relays_and_reaches_the_target() {
 }
 
 #[test]
+fn a_running_end_tells_its_state_its_past_and_its_metrics() {
+    let directory = tempfile::tempdir().unwrap();
+    let (near_identity, far_identity) = identities(directory.path());
+    let (target, place, status) = (echo(), free_port(), free_port().to_string());
+    let mut far_end = far(&far_identity, place, target);
+    far_end.address("far-listening");
+    let more = ["--status", &status, "--probe-every", "1 s"];
+    let mut near_end = near(&near_identity, place, target, &more);
+    let mut open = TcpStream::connect(near_end.address("trunk-listening")).unwrap();
+    ping(&mut open);
+    let mut over = open.peer_addr().map(TcpStream::connect).unwrap().unwrap();
+    ping(&mut over);
+    drop(over);
+    let done = near_end.event("stream-done");
+    assert!(done["limits_s"]["application"].is_number(), "{done:#}");
+    let health = near_end.event("trunk-health");
+    assert_eq!(health["healthy"], true, "{health:#}");
+
+    let state = run(longhaul().args(["trunk", "status", "--json", "--status", &status])).json();
+    assert_eq!(state["trunks"][0]["up"], true, "{state:#}");
+    let stream = &state["streams"][0];
+    assert_eq!(stream["target"], target.to_string(), "{state:#}");
+    assert_eq!(stream["sent_bytes"], 4, "{state:#}");
+    let shown = run(longhaul().args(["trunk", "status", "--status", &status]));
+    assert!(shown.stdout.contains("held back by"), "{shown:#?}");
+    let past = run(longhaul().args(["trunk", "history", "--status", &status]));
+    assert!(past.stdout.contains(&target.to_string()), "{past:#?}");
+
+    let get = |path: &str, host: &str| {
+        let mut asked = TcpStream::connect(&status).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        asked.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        asked.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let metrics = get("/metrics", "localhost");
+    for name in [
+        "longhaul_trunk_up{",
+        "longhaul_trunk_streams_ended_total{",
+        "longhaul_trunk_healthy{",
+        "process_cpu_seconds_total ",
+    ] {
+        assert!(metrics.contains(name), "{name}: {metrics}");
+    }
+    assert!(get("/healthz", "127.0.0.1").starts_with("HTTP/1.1 200"));
+    assert!(get("/metrics", "evil.example").starts_with("HTTP/1.1 403"));
+
+    far_end.kill();
+    near_end.event("wan-lost");
+    assert!(get("/healthz", "127.0.0.1").starts_with("HTTP/1.1 503"));
+}
+
+#[test]
 fn a_check_of_nobody_names_the_flag_that_is_missing() {
     let nobody = free_port().to_string();
     let check = run(longhaul().args(["trunk", "check", "--status", &nobody]));

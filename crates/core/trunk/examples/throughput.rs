@@ -73,7 +73,8 @@ fn carry(digest: DigestKind) -> (f64, u64) {
     while read < TOTAL {
         while written < TOTAL {
             let mut offer = content.clone();
-            let taken = pair.near.write(stream, &mut offer).unwrap();
+            let now = pair.now();
+            let taken = pair.near.write(stream, &mut offer, now).unwrap();
             if taken == 0 {
                 break;
             }

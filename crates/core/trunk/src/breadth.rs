@@ -17,6 +17,8 @@ pub(crate) struct Breadth {
     state: State,
     /// How long to wait before the next try after one that failed.
     patience: Duration,
+    /// No try at all.
+    held: bool,
     /// No try before.
     rest_until: Time,
     /// What the running interval has seen.
@@ -54,6 +56,8 @@ pub(crate) struct Reading {
     /// Connections that are up.
     pub(crate) connections: u32,
     pub(crate) round_trip: Option<Duration>,
+    /// No connection is still getting faster by itself: what grows now grows because of their number.
+    pub(crate) settled: bool,
 }
 
 /// An interval holds several of a controller's cycles on any path that is not to the moon.
@@ -74,6 +78,7 @@ impl Breadth {
             wish: limits.min,
             state: State::Steady,
             patience: FIRST_PATIENCE,
+            held: false,
             rest_until: Time::ZERO,
             interval: None,
         }
@@ -110,6 +115,21 @@ impl Breadth {
         }
     }
 
+    /// Whether another number is being tried.
+    pub(crate) const fn is_trying(&self) -> bool {
+        !matches!(self.state, State::Steady)
+    }
+
+    /// No more than the least from now on, or as many as help again.
+    pub(crate) fn hold(&mut self, held: bool, now: Time) {
+        self.held = held;
+        if held {
+            self.state = State::Steady;
+            self.wish = self.limits.min;
+            self.rest_until = now + self.patience;
+        }
+    }
+
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.interval.map(|interval| interval.ends_at)
     }
@@ -132,7 +152,8 @@ impl Breadth {
             bytes_per_s,
         };
         match self.state {
-            State::Steady => self.try_more(goodput, now),
+            State::Steady if reading.settled => self.try_more(goodput, now),
+            State::Steady => {}
             State::Settling { before, since } => {
                 if reading.connections >= self.wish {
                     self.state = State::Trying { before };
@@ -156,7 +177,11 @@ impl Breadth {
 
     fn try_more(&mut self, before: Goodput, now: Time) {
         let more = before.connections.saturating_mul(2).min(self.limits.max);
-        if now >= self.rest_until && before.connections >= self.wish && more > before.connections {
+        if !self.held
+            && now >= self.rest_until
+            && before.connections >= self.wish
+            && more > before.connections
+        {
             self.wish = more;
             self.state = State::Settling { before, since: now };
         }

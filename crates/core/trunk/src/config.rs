@@ -2,8 +2,8 @@ use core::time::Duration;
 
 use units::{Bytes, Rate};
 
-use crate::DigestKind;
 use crate::preface::Limits;
+use crate::{DigestKind, Guard};
 
 /// How a trunk behaves. Every default says what it was chosen for.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct Config {
     pub width: Width,
     /// How connections are kept hot.
     pub padding: Padding,
+    /// When it takes less from others on its path.
+    pub guard: Guard,
     /// How long all connections may be gone before the streams end. A minute is what TCP applications
     /// commonly sit out themselves.
     pub outage: Duration,
@@ -40,6 +42,7 @@ impl Default for Config {
             memory: Memory::default(),
             width: Width::default(),
             padding: Padding::default(),
+            guard: Guard::default(),
             outage: Duration::from_mins(1),
             keep_alive: Duration::from_secs(5),
             dead_after: Duration::from_secs(15),
@@ -93,10 +96,11 @@ impl Default for Width {
 }
 
 /// What may be spent on keeping connections hot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Padding {
     /// Bytes of padding that may be spent at once on all connections together, and the most that saved up
-    /// allowance can come to. Zero switches padding off. 16 MiB heat a path of 1 Gbit/s and 63 ms once.
+    /// allowance can come to. Zero switches padding off. 32 MiB heat a path of 1 Gbit/s and 63 ms
+    /// once: 16 MiB until its window is full, and three round trips more to see that it grows no further.
     pub burst: Bytes,
     /// How fast the allowance comes back. 1 Mbit/s is 10.8 GB a day at worst.
     pub rate: Rate,
@@ -107,7 +111,7 @@ pub struct Padding {
 impl Default for Padding {
     fn default() -> Self {
         Self {
-            burst: Bytes::mib(16),
+            burst: Bytes::mib(32),
             rate: Rate::mbit_per_s(1),
             ready_for: None,
         }

@@ -1,4 +1,5 @@
 use alloc::collections::{BTreeMap, VecDeque};
+use core::ops::AddAssign;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use crate::ConnectionId;
 use crate::decoder::Decoder;
 use crate::pace::{Mark, Pace};
 use crate::padding::Warmth;
+use crate::rein::Rein;
 
 /// One WAN connection as one end sees it.
 #[derive(Debug)]
@@ -20,8 +22,12 @@ pub(crate) struct Connection {
     pub(crate) retire_due: bool,
     /// The peer sends no more reliable frames here.
     pub(crate) peer_retired: bool,
-    /// How fast it got on padding alone.
+    /// The driver was told that it is hot.
+    pub(crate) hot_told: bool,
+    /// How fast it got.
     pub(crate) warmth: Warmth,
+    /// How fast its socket may pace.
+    pub(crate) rein: Rein,
     /// Reliable frames that went out here and are not acknowledged, in order.
     pub(crate) fifo: VecDeque<Sent>,
     /// Bytes of `fifo`.
@@ -120,6 +126,19 @@ pub struct Totals {
     pub repeated: u64,
     /// Padding among those sent.
     pub padding: u64,
+    /// What the kernel sent again, as far as the driver has seen.
+    pub retransmitted: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.payload += other.payload;
+        self.repeated += other.repeated;
+        self.padding += other.padding;
+        self.retransmitted += other.retransmitted;
+    }
 }
 
 /// What the driver sees of a connection's socket, from `TCP_INFO` and the like. What it cannot know it
@@ -128,8 +147,12 @@ pub struct Totals {
 pub struct Observation {
     /// The kernel's smoothed round trip.
     pub round_trip: Option<Duration>,
+    /// The least one of the kernel's last minutes.
+    pub least_round_trip: Option<Duration>,
     /// The kernel's latest delivery rate.
     pub delivery_rate: Option<Rate>,
+    /// At which rate the kernel lets segments go, where it paces them.
+    pub pacing_rate: Option<Rate>,
     /// The congestion window.
     pub congestion_window: Option<Size>,
     /// The peer's receive window.
@@ -138,6 +161,10 @@ pub struct Observation {
     pub unsent: Size,
     /// Sent and not acknowledged by the peer's kernel.
     pub unacknowledged: Size,
+    /// Sent in all, repetitions included.
+    pub sent: Size,
+    /// Of those, repetitions.
+    pub retransmitted: Size,
 }
 
 impl Connection {
@@ -148,7 +175,9 @@ impl Connection {
             stage,
             retire_due: false,
             peer_retired: false,
+            hot_told: false,
             warmth: Warmth::default(),
+            rein: Rein::default(),
             fifo: VecDeque::new(),
             in_flight: 0,
             acknowledged: 0,

@@ -1,12 +1,18 @@
 use units::Time;
 
-use crate::{ConnectionId, Digest, Explanation, Refusal, StreamId, Target};
+use crate::{ConnectionId, Digest, Excess, Explanation, Holds, Manner, Refusal, StreamId, Target};
 
 /// Something for the driver to act on or to tell.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     /// The peer has let a connection in; the round trip is known.
     ConnectionReady {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// A connection's windows hold what its path carries in a round trip, for the first time: what comes now goes
+    /// out at full speed.
+    ConnectionHot {
         /// The connection.
         connection: ConnectionId,
     },
@@ -75,6 +81,14 @@ pub enum Event {
         /// What its receiver computed.
         received: Digest,
     },
+    /// The trunk is to take more, or less, from others on its path than before: give every connection, those
+    /// that come later included, a congestion control of that kind.
+    Manner {
+        /// How it is to send from now on.
+        manner: Manner,
+        /// What was too much, where it is to take less.
+        why: Option<Excess>,
+    },
     /// The trunk is over for good; its streams have been reset.
     Ended {
         /// Why.
@@ -113,6 +127,8 @@ pub struct Receipt {
     pub opened_at: Time,
     /// When it ended here.
     pub closed_at: Time,
+    /// What held its sending back at this end, from the opening to the end.
+    pub held_by: Holds,
     /// This end's application to the other's.
     pub sent: Half,
     /// The other's to this end's.

@@ -105,7 +105,7 @@ fn drive(trunk: &mut Trunk, now: Time) {
         match event {
             crate::Event::Opened { stream, .. } => {
                 let _ = trunk.accept_stream(stream);
-                let _ = trunk.write(stream, &mut Bytes::from_static(b"banner"));
+                let _ = trunk.write(stream, &mut Bytes::from_static(b"banner"), now);
             }
             crate::Event::Readable { stream } => loop {
                 match trunk.read(stream, now) {
@@ -118,6 +118,7 @@ fn drive(trunk: &mut Trunk, now: Time) {
                 }
             },
             crate::Event::ConnectionReady { .. }
+            | crate::Event::ConnectionHot { .. }
             | crate::Event::CloseConnection { .. }
             | crate::Event::WantConnections { .. }
             | crate::Event::Accepted { .. }
@@ -125,6 +126,7 @@ fn drive(trunk: &mut Trunk, now: Time) {
             | crate::Event::Closed { .. }
             | crate::Event::Reset { .. }
             | crate::Event::Alarm { .. }
+            | crate::Event::Manner { .. }
             | crate::Event::Ended { .. } => {}
         }
     }

@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use units::Time;
+use units::{Bytes, Rate, Time};
 
 use crate::Padding;
 
@@ -34,11 +34,7 @@ impl Allowance {
             .filled_at
             .replace(now)
             .map_or(Duration::ZERO, |at| now.since(at));
-        let gained = self
-            .padding
-            .rate
-            .checked_mul(since)
-            .map_or(0, units::Bytes::get);
+        let gained = self.padding.rate.checked_mul(since).map_or(0, Bytes::get);
         if gained == 0 && since > Duration::ZERO {
             // Too little time for a byte: it must not be lost.
             self.filled_at = Some(now.saturating_sub(since));
@@ -61,8 +57,8 @@ impl Allowance {
     }
 }
 
-/// Whether a connection is still getting faster while it carries nothing but padding, as BBR tells that a
-/// pipe is full: three round trips without a quarter more.
+/// Whether a connection is still getting faster, as BBR tells that a pipe is full: three round trips without a
+/// quarter more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Warmth {
     /// The highest delivery rate seen, bytes per second.
@@ -77,7 +73,8 @@ const ROUNDS: u32 = 3;
 
 impl Warmth {
     /// The kernel says this delivery rate, bytes per second, after `sent` bytes in all. A round in which
-    /// less than half a `window` was sent says nothing.
+    /// less was sent than half a `window`, and than half of what the best rate carries, says nothing. Half a window
+    /// alone would not do: a start's window holds three times what the path carries.
     pub(crate) fn observe(
         &mut self,
         rate: u64,
@@ -86,7 +83,9 @@ impl Warmth {
         window: u64,
         now: Time,
     ) {
-        if now < self.round_ends_at || sent.saturating_sub(self.sent) < window / 2 {
+        let carried = Rate::bit_per_s(self.best.saturating_mul(8)).checked_mul(round_trip);
+        let enough = carried.map_or(window, Bytes::get).min(window) / 2;
+        if now < self.round_ends_at || sent.saturating_sub(self.sent) < enough {
             return;
         }
         self.round_ends_at = now + round_trip;
@@ -107,8 +106,6 @@ impl Warmth {
 
 #[cfg(test)]
 mod tests {
-    use units::{Bytes, Rate};
-
     use super::*;
 
     #[test]

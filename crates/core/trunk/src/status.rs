@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use units::{Bytes, Rate};
+use units::{Bytes, Rate, Time};
 
-use crate::{ConnectionId, Observation, Totals};
+use crate::{ConnectionId, Holds, Manner, Observation, Totals};
 
 /// The whole trunk.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,14 @@ pub struct Status {
     pub frames_in_flight: usize,
     /// Padding that may still be spent.
     pub padding_left: Bytes,
+    /// Bytes on all connections that there have been.
+    pub totals: Totals,
+    /// How much it takes from others on its path.
+    pub manner: Manner,
+    /// Payload that the peer has acknowledged since the session began.
+    pub delivered: Bytes,
+    /// Payload that has come from the peer since the session began.
+    pub received: Bytes,
 }
 
 /// One connection.
@@ -36,6 +44,8 @@ pub struct ConnectionStatus {
     pub ready: bool,
     /// Without an acknowledgement for too long.
     pub stalled: bool,
+    /// Whether its windows hold what its path carries.
+    pub heat: Heat,
     /// Given up as soon as all its frames are acknowledged.
     pub retiring: bool,
     /// The least time from a frame to its acknowledgement of late.
@@ -52,6 +62,17 @@ pub struct ConnectionStatus {
     pub observation: Option<Observation>,
 }
 
+/// Whether a connection's windows hold what its path carries in a round trip.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Heat {
+    /// The driver has not seen its socket.
+    Unknown,
+    /// They hold less, or what the path carries is not known yet.
+    Cold,
+    /// They do.
+    Hot,
+}
+
 /// One stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamStatus {
@@ -65,4 +86,8 @@ pub struct StreamStatus {
     pub received: Bytes,
     /// What the peer may send ahead of the reader.
     pub window: Bytes,
+    /// When it was opened here.
+    pub opened_at: Time,
+    /// What has held its sending back until now.
+    pub held_by: Holds,
 }

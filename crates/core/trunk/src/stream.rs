@@ -2,6 +2,7 @@ use units::Time;
 
 use crate::digest::DigestKind;
 use crate::event::{Half, Receipt};
+use crate::holding::Ledger;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::{StreamId, Target};
@@ -13,6 +14,8 @@ pub(crate) struct Stream {
     pub(crate) phase: Phase,
     pub(crate) outgoing: Outgoing,
     pub(crate) incoming: Incoming,
+    /// What holds its sending back.
+    pub(crate) ledger: Ledger,
     /// Stands in one of the scheduler's queues.
     pub(crate) scheduled: bool,
     /// Bytes that it may still send before it makes room for others.
@@ -49,6 +52,7 @@ impl Stream {
             phase,
             outgoing: Outgoing::new(digest, limit),
             incoming: Incoming::new(digest, window, now),
+            ledger: Ledger::new(now),
             scheduled: false,
             quantum: 0,
             readable_told: false,
@@ -72,6 +76,7 @@ impl Stream {
         Receipt {
             opened_at: self.opened_at,
             closed_at: now,
+            held_by: self.ledger.until(now),
             sent: Half {
                 bytes: self.outgoing.sent(),
                 digest: self.outgoing.summary().map(|summary| summary.digest),

@@ -259,7 +259,7 @@ fn pair(content: &'static [u8]) -> (Trunk, StreamId, Trunk, ConnectionId, Vec<u8
     let mut near = Trunk::initiate(Config::default(), session).unwrap();
     let connection = near.connection_up(now);
     let stream = near.open(&Target::new("db:1521").unwrap(), now).unwrap();
-    near.write(stream, &mut Bytes::from_static(content))
+    near.write(stream, &mut Bytes::from_static(content), now)
         .unwrap();
     near.finish(stream).unwrap();
     let mut out = Vec::new();

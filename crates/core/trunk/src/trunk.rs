@@ -7,6 +7,7 @@ use crate::breadth::Breadth;
 use crate::connection::{Connection, Observation, Stage};
 use crate::flight::Flights;
 use crate::frame::Message;
+use crate::guard::Watch;
 use crate::padding::Allowance;
 use crate::preface::{Hello, Limits, Preface, Refusal, RefusalReason, VERSIONS, Versions, Welcome};
 use crate::ranges::Seen;
@@ -14,12 +15,14 @@ use crate::stream::Stream;
 use crate::turns::Turns;
 use crate::{
     BadConfig, By, Capabilities, Closing, Config, ConnectionId, ConnectionStatus, DigestKind,
-    Event, Explanation, Reason, Role, Session, Status, StreamId, StreamStatus,
+    Event, Explanation, Holds, Manner, Reason, Role, Session, Status, StreamId, StreamStatus,
+    Totals,
 };
 
 mod connections;
 mod credit;
 mod heat;
+mod hold;
 mod receive;
 mod schedule;
 mod streams;
@@ -43,6 +46,7 @@ pub struct Trunk {
     /// How many connections there should be.
     wanted: u32,
     breadth: Breadth,
+    guard: Watch,
     /// How many the peer would like (initiator only).
     peer_wish: u32,
     allowance: Allowance,
@@ -53,9 +57,17 @@ pub struct Trunk {
     events: VecDeque<Event>,
     /// Since when there is no connection.
     outage_at: Option<Time>,
+    past: Past,
     ended: Option<Explanation>,
     /// Where headers are written, many to an allocation.
     scratch: BytesMut,
+}
+
+/// What connections and streams that are gone add to the whole.
+#[derive(Debug, Default)]
+struct Past {
+    totals: Totals,
+    held_by: Holds,
 }
 
 /// Which streams have been opened.
@@ -91,6 +103,9 @@ struct Sending {
     turns: Turns,
     /// Streams that wait for the trunk's credit.
     waiting: BTreeSet<StreamId>,
+    /// Streams whose writers wait for memory and that have nothing under way whose acknowledgement would call
+    /// them: what others hold has to become free.
+    starved: BTreeSet<StreamId>,
 }
 
 /// What comes from the peer.
@@ -120,6 +135,7 @@ impl Sending {
             control: VecDeque::new(),
             turns: Turns::default(),
             waiting: BTreeSet::new(),
+            starved: BTreeSet::new(),
         }
     }
 }
@@ -211,6 +227,7 @@ impl Trunk {
             next_connection: 1,
             wanted: config.width.min,
             breadth: Breadth::new(config.width),
+            guard: Watch::new(config.guard),
             peer_wish: 0,
             allowance: Allowance::new(config.padding),
             streams: BTreeMap::new(),
@@ -219,6 +236,7 @@ impl Trunk {
             receiving: Receiving::new(config.limits()),
             events: VecDeque::new(),
             outage_at: None,
+            past: Past::default(),
             ended: None,
             scratch: BytesMut::new(),
             config,
@@ -324,6 +342,11 @@ impl Trunk {
         self.ended.as_ref()
     }
 
+    /// How its connections are to send.
+    pub const fn manner(&self) -> Manner {
+        self.guard.manner()
+    }
+
     /// The next thing to act on or to tell.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -332,7 +355,12 @@ impl Trunk {
     /// The whole trunk, now.
     pub fn status(&self) -> Status {
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let mut totals = self.past.totals;
+        for link in self.connections.values() {
+            totals += link.totals;
+        }
         Status {
+            totals,
             connections: count(self.connections.len()),
             stalled: count(
                 self.connections
@@ -346,7 +374,20 @@ impl Trunk {
             receive_held: Size::new(self.receiving.received - self.receiving.consumed),
             frames_in_flight: self.sending.flights.count(),
             padding_left: Size::new(self.allowance.peek()),
+            manner: self.guard.manner(),
+            delivered: Size::new(self.sending.acknowledged),
+            received: Size::new(self.receiving.received),
         }
+    }
+
+    /// What held back the sending of all streams that there have been, each for itself: two streams' seconds in
+    /// one second are two. Looks at every open stream.
+    pub fn held_by(&self, now: Time) -> Holds {
+        let mut all = self.past.held_by;
+        for stream in self.streams.values() {
+            all += stream.ledger.until(now);
+        }
+        all
     }
 
     /// Every connection that is up.
@@ -355,6 +396,7 @@ impl Trunk {
             connection: *id,
             ready: link.stage != Stage::Greeting,
             stalled: link.is_stalled(),
+            heat: self.heat(link),
             retiring: link.stage == Stage::Retiring,
             round_trip: link.pace.round_trip(),
             smoothed: link.pace.smoothed(),
@@ -368,8 +410,8 @@ impl Trunk {
         })
     }
 
-    /// A stream; `None` if it is gone.
-    pub fn stream(&self, stream: StreamId) -> Option<StreamStatus> {
+    /// A stream now; `None` if it is gone.
+    pub fn stream(&self, stream: StreamId, now: Time) -> Option<StreamStatus> {
         let stream = self.streams.get(&stream)?;
         Some(StreamStatus {
             queued: Size::new(stream.outgoing.queued()),
@@ -377,6 +419,8 @@ impl Trunk {
             in_flight: Size::new(stream.outgoing.in_flight),
             received: Size::new(stream.incoming.bytes()),
             window: Size::new(stream.incoming.window()),
+            opened_at: stream.opened_at,
+            held_by: stream.ledger.until(now),
         })
     }
 }
@@ -396,7 +440,9 @@ impl Trunk {
     /// The session is over; an initiator begins another, an acceptor is done.
     fn lose_session(&mut self, why: &Explanation, by: By, now: Time) {
         self.reset_all(why, by, now);
-        for (connection, _) in core::mem::take(&mut self.connections) {
+        for (connection, link) in core::mem::take(&mut self.connections) {
+            self.past.totals += link.totals;
+            self.guard.forget(connection);
             self.events.push_back(Event::CloseConnection {
                 connection,
                 why: Closing::SessionOver,
@@ -423,6 +469,7 @@ impl Trunk {
     fn reset_all(&mut self, why: &Explanation, by: By, now: Time) {
         for (stream, state) in core::mem::take(&mut self.streams) {
             let receipt = state.receipt(now);
+            self.past.held_by += receipt.held_by;
             self.events.push_back(Event::Reset {
                 stream,
                 why: why.clone(),
@@ -432,10 +479,17 @@ impl Trunk {
         }
         self.sending.turns = Turns::default();
         self.sending.waiting.clear();
+        self.sending.starved.clear();
         self.sending.held = 0;
     }
 
-    /// Notes what the driver saw of a connection's socket.
+    /// How fast a connection's socket may pace, where that is bound: see [`Self::observe`].
+    pub fn pacing_bound(&self, connection: ConnectionId) -> Option<Rate> {
+        self.connections.get(&connection)?.rein.rate()
+    }
+
+    /// Notes what the driver saw of a connection's socket. What follows from it for the socket is asked for
+    /// afterwards: [`Self::manner`], [`Self::pacing_bound`].
     pub fn observe(&mut self, connection: ConnectionId, seen: Observation, now: Time) {
         if let Some(link) = self.connections.get_mut(&connection) {
             if let (Some(rate), Some(round_trip)) = (seen.delivery_rate, seen.round_trip) {
@@ -448,7 +502,14 @@ impl Trunk {
                     now,
                 );
             }
+            if let Some(pacing) = seen.pacing_rate {
+                link.rein
+                    .observe(pacing.bytes_per_s(), link.warmth.full(), now);
+            }
+            link.totals.retransmitted = seen.retransmitted.get();
             link.seen = Some(seen);
+            self.tell_hot(connection);
+            self.watch(connection, &seen, now);
         }
     }
 

@@ -45,8 +45,9 @@ pub(crate) fn protect(headers: &mut HeaderMap, policy: &'static str) {
     }
 }
 
-/// An address or `localhost`, with or without a port.
-fn is_plain_host(value: &[u8]) -> bool {
+/// Whether a `Host` field names an address or `localhost`, with or without a port: a name of somebody else's may
+/// have been made to point here.
+pub fn is_plain_host(value: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(value) else {
         return false;
     };

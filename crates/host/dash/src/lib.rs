@@ -20,6 +20,7 @@ mod server;
 mod source;
 
 pub use answer::Answer;
+pub use guard::is_plain_host;
 pub use question::Question;
 pub use reports::ReportFolder;
 pub use server::{converse, serve};

@@ -15,13 +15,16 @@
 //! A FIN is passed on as a FIN, after all bytes before it, and leaves the other direction open. A reset, a
 //! timeout, a refused target or a lost trunk is a reset, so that nobody takes what came for the whole.
 
+mod account;
 mod admission;
+mod answers;
 mod config;
 mod echo;
 mod engine;
 mod event;
 mod far;
 mod identity;
+mod metrics;
 mod near;
 mod run;
 mod shield;
@@ -30,15 +33,18 @@ mod status;
 mod target;
 mod tunnel;
 mod wan;
+mod watch;
 
+pub use account::{Receipt, Sample, TrunkHistory};
 pub use admission::{ParseTargetRuleError, TargetRule, TargetRules};
 pub use config::{
-    DEFAULT_IDENTITY, End, FarEnd, FarOptions, ListenerOptions, NearEnd, NearOptions,
-    SecurityOptions, TrunkConfig, TrunkLimitOptions, TrunkLimits, TrunkListener, TrunkOptions,
+    DEFAULT_IDENTITY, DigestOption, End, FarEnd, FarOptions, GuardOptions, ListenerOptions,
+    NearEnd, NearOptions, PaddingOptions, SecurityOptions, TrunkConfig, TrunkLimitOptions,
+    TrunkLimits, TrunkListener, TrunkOptions,
 };
 pub use echo::{Probe, ProbeEcho, ProbeTarget};
 pub use event::{StreamDone, StreamHalf, TrunkEvent, WanConnection, WanLost, WanTls};
 pub use identity::{Identity, IdentityError, ParsePinError, Pin};
 pub use run::{TrunkError, run};
 pub use shield::{Security, SecurityError};
-pub use status::{CheckReport, OneConnection, OneTrunk, TrunkStatus};
+pub use status::{CheckReport, OneConnection, OneStream, OneTrunk, TrunkStatus};

@@ -15,6 +15,7 @@ pub mod namespace;
 pub mod packet_socket;
 pub mod pipe;
 pub mod privilege;
+pub mod process;
 pub mod realtime;
 pub mod redirect;
 pub mod sock_diag;

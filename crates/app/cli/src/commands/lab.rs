@@ -335,7 +335,7 @@ pub(crate) fn manifest() -> Manifest {
 }
 
 /// `2026-11-21T21:43:00Z`. The civil date of a day count is Howard Hinnant's algorithm.
-fn rfc3339(time: std::time::SystemTime) -> String {
+pub(crate) fn rfc3339(time: std::time::SystemTime) -> String {
     let since_epoch = time
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();

@@ -3,13 +3,15 @@
 pub(crate) mod arguments;
 
 mod check;
+mod question;
+mod state;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use relay::trunk::{
-    FarOptions, Identity, ListenerOptions, NearOptions, SecurityOptions, TrunkConfig,
-    TrunkLimitOptions, TrunkOptions,
+    FarOptions, Identity, ListenerOptions, NearOptions, PaddingOptions, SecurityOptions,
+    TrunkConfig, TrunkLimitOptions, TrunkOptions,
 };
 use serde::Serialize;
 
@@ -34,6 +36,8 @@ pub(crate) fn run(arguments: &Trunk) -> Result<ExitCode, Failure> {
         TrunkCommand::Run(run) => from_file(run),
         TrunkCommand::Init(arguments) => init(arguments),
         TrunkCommand::Check(arguments) => check::run(arguments),
+        TrunkCommand::Status(arguments) => state::status(arguments),
+        TrunkCommand::History(arguments) => state::history(arguments),
     }
 }
 
@@ -64,6 +68,10 @@ fn near_options(arguments: &TrunkNear) -> TrunkOptions {
         wan_profile: Some(end.wan_profile.clone()),
         lan_profile: Some(end.lan_profile.clone()),
         security: security(end),
+        padding: PaddingOptions {
+            ready_for: end.path_rate,
+            ..PaddingOptions::default()
+        },
         limits: limits(end),
         listeners: vec![ListenerOptions {
             listen: arguments.listen.to_string(),
@@ -72,7 +80,7 @@ fn near_options(arguments: &TrunkNear) -> TrunkOptions {
         }],
         ..NearOptions::default()
     };
-    TrunkOptions::near(options, end.status.map(|address| address.to_string()))
+    beside(TrunkOptions::near(options), end)
 }
 
 fn far_options(arguments: &TrunkFar) -> TrunkOptions {
@@ -84,10 +92,26 @@ fn far_options(arguments: &TrunkFar) -> TrunkOptions {
         wan_profile: Some(end.wan_profile.clone()),
         lan_profile: Some(end.lan_profile.clone()),
         security: security(end),
+        padding: PaddingOptions {
+            ready_for: end.path_rate,
+            ..PaddingOptions::default()
+        },
         limits: limits(end),
         ..FarOptions::default()
     };
-    TrunkOptions::far(options, end.status.map(|address| address.to_string()))
+    beside(TrunkOptions::far(options), end)
+}
+
+/// What stands beside the end in a file.
+fn beside(options: TrunkOptions, end: &TrunkEnd) -> TrunkOptions {
+    let options = match end.status {
+        Some(address) => options.with_status(address),
+        None => options,
+    };
+    match end.probe_every {
+        Some(every) => options.with_probe_every(every),
+        None => options,
+    }
 }
 
 fn security(end: &TrunkEnd) -> SecurityOptions {

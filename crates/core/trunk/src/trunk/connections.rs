@@ -15,7 +15,7 @@ impl Trunk {
         self.next_connection = self.next_connection.saturating_add(1);
         let link = Connection::new(self.hello(connection), Stage::Greeting, now);
         self.connections.insert(connection, link);
-        self.outage_at = None;
+        self.end_outage(now);
         connection
     }
 
@@ -37,11 +37,17 @@ impl Trunk {
         self.raise_limits(hello.limits);
         let link = Connection::new(self.welcome(version), Stage::Ready, now);
         self.connections.insert(hello.connection, link);
-        self.outage_at = None;
+        self.end_outage(now);
         self.events.push_back(Event::ConnectionReady {
             connection: hello.connection,
         });
         Ok(hello.connection)
+    }
+
+    fn end_outage(&mut self, now: Time) {
+        if self.outage_at.take().is_some() {
+            self.judge_all(now);
+        }
     }
 
     /// A connection is gone, however it went. What it owed goes over others.
@@ -50,11 +56,14 @@ impl Trunk {
             return;
         };
         self.send_again(connection, &link);
+        self.past.totals += link.totals;
+        self.guard.forget(connection);
         for other in self.connections.values_mut() {
             other.acks.told.remove(&connection);
         }
         if self.connections.is_empty() {
             self.outage_at = Some(now);
+            self.judge_all(now);
         }
         // One that was given up is not to be made again: it counted while it still stood.
         self.ask_for_connections();

@@ -8,6 +8,7 @@ use super::transmit::Turn;
 use crate::connection::Connection;
 use crate::frame::Frame;
 use crate::padding::PIECE;
+use crate::{ConnectionId, Event, Heat};
 
 static ZEROES: [u8; PIECE] = [0; PIECE];
 
@@ -15,7 +16,10 @@ impl Trunk {
     /// Fills a connection that has nothing else to carry with padding, while its windows do not hold the
     /// path and the allowance lasts.
     pub(super) fn write_padding(&mut self, turn: &mut Turn<'_>, room: usize) {
-        if self.ended.is_some() || !self.sending.turns.is_empty() || !self.is_cold(turn.link) {
+        if self.ended.is_some()
+            || !self.sending.turns.is_empty()
+            || !self.is_cold(turn.link, self.connections.len() + 1)
+        {
             return;
         }
         let mut left = self.allowance.left(turn.now);
@@ -32,16 +36,40 @@ impl Trunk {
         }
     }
 
+    pub(super) fn heat(&self, link: &Connection) -> Heat {
+        if link.seen.is_none() {
+            Heat::Unknown
+        } else if self.is_cold(link, self.connections.len()) {
+            Heat::Cold
+        } else {
+            Heat::Hot
+        }
+    }
+
+    /// Tells of a connection that has become hot, once.
+    pub(super) fn tell_hot(&mut self, connection: ConnectionId) {
+        let Some(link) = self.connections.get(&connection) else {
+            return;
+        };
+        if link.hot_told || self.is_cold(link, self.connections.len()) {
+            return;
+        }
+        if let Some(link) = self.connections.get_mut(&connection) {
+            link.hot_told = true;
+            self.events.push_back(Event::ConnectionHot { connection });
+        }
+    }
+
     /// Whether the connection's windows, as the driver saw them, hold less than what the path carries in a
-    /// round trip. Without a sight of them it is left alone.
-    fn is_cold(&self, link: &Connection) -> bool {
+    /// round trip, of which each of `share` connections carries its part. Without a sight of them it is left alone.
+    pub(super) fn is_cold(&self, link: &Connection, share: usize) -> bool {
         let Some(seen) = link.seen.filter(|_| link.takes_frames()) else {
             return false;
         };
         let (Some(round_trip), Some(window)) = (seen.round_trip, seen.congestion_window) else {
             return false;
         };
-        let share = self.connections.len() as u64 + 1;
+        let share = share.max(1) as u64;
         let known = self
             .config
             .padding

@@ -347,7 +347,7 @@ impl Trunk {
         let Known::Open = self.locate(stream, now)? else {
             return Ok(());
         };
-        if let Some(state) = self.remove_stream(stream)
+        if let Some(state) = self.remove_stream(stream, now)
             && state.phase != Phase::Early
         {
             let receipt = state.receipt(now);
@@ -409,17 +409,18 @@ impl Trunk {
             });
         }
         for sent in sent {
-            self.release(sent.sequence);
+            self.release(sent.sequence, now);
         }
         self.close_if_retired(connection, now);
         if recovered {
+            self.judge_all(now);
             self.retire(now);
         }
         Ok(())
     }
 
     /// The peer has a frame: its bytes need not be kept.
-    fn release(&mut self, sequence: u64) {
+    fn release(&mut self, sequence: u64, now: Time) {
         self.sending.again.remove(&sequence);
         let Some(flight) = self.sending.flights.remove(sequence) else {
             return;
@@ -431,7 +432,12 @@ impl Trunk {
         self.sending.acknowledged += len;
         if let Some(state) = self.streams.get_mut(&stream) {
             state.outgoing.in_flight -= len;
+            let all_is_there = state.outgoing.in_flight == 0;
             self.wake_writer(stream);
+            if all_is_there {
+                self.judge(stream, None, now);
+            }
         }
+        self.wake_starved();
     }
 }

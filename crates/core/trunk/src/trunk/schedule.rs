@@ -57,11 +57,15 @@ impl Trunk {
         {
             match self.choose(stream, turn.link) {
                 Choice::Passes => passed.push((stream, queue)),
-                Choice::Nothing => self.rest(stream, queue),
+                Choice::Nothing => {
+                    self.rest(stream, queue);
+                    self.judge(stream, Some(turn.link), turn.now);
+                }
                 Choice::Frame(message, payload) => {
                     self.end_turn(stream, queue, &payload);
                     self.write_frame(turn, message, payload);
                     self.wake_writer(stream);
+                    self.judge(stream, Some(turn.link), turn.now);
                     wrote = true;
                 }
             }

@@ -6,6 +6,7 @@ use units::Time;
 use super::Trunk;
 use crate::frame::Message;
 use crate::incoming::Read;
+use crate::preface::Limits;
 use crate::stream::{Phase, Stream};
 use crate::{By, Event, Explanation, Reason, StreamGone, StreamId, Target};
 
@@ -26,6 +27,9 @@ pub enum OpenError {
 /// Bytes that may wait for their first sending, before a path is measured and on slow ones: the rest waits
 /// in the application's own socket, where it costs the trunk nothing.
 const LEAST_QUEUE: u64 = 512 << 10;
+/// The part of the memory that is kept for streams while others hold the most part, an eighth: 64 KiB for each of
+/// the 256 streams that the protocol promises at least, with the defaults.
+const KEPT_PART: u64 = 8;
 /// A waiting writer is called when there is room for this much, so that it is not called for every frame.
 const WORTH_A_CALL: u64 = 64 << 10;
 
@@ -68,7 +72,12 @@ impl Trunk {
     /// many. Where it leaves some, [`Event::Writable`] says when to offer them again.
     ///
     /// Nothing is taken after [`Self::finish`].
-    pub fn write(&mut self, stream: StreamId, bytes: &mut Bytes) -> Result<usize, StreamGone> {
+    pub fn write(
+        &mut self,
+        stream: StreamId,
+        bytes: &mut Bytes,
+        now: Time,
+    ) -> Result<usize, StreamGone> {
         let room = self.room(stream)?;
         let state = self.streams.get_mut(&stream).ok_or(StreamGone(stream))?;
         if !state.outgoing.is_open() {
@@ -77,11 +86,15 @@ impl Trunk {
         let len = bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         if len < bytes.len() {
             state.outgoing.starved = true;
+            if len == 0 && state.outgoing.held() == 0 {
+                self.sending.starved.insert(stream);
+            }
         }
         if len > 0 {
             state.outgoing.push(bytes.split_to(len));
             self.sending.held += len as u64;
             self.schedule(stream);
+            self.judge(stream, None, now);
         }
         Ok(len)
     }
@@ -89,14 +102,14 @@ impl Trunk {
     /// How many bytes [`Self::write`] would take now, so that a driver need not read what it cannot pass on.
     pub fn room(&self, stream: StreamId) -> Result<u64, StreamGone> {
         let state = self.streams.get(&stream).ok_or(StreamGone(stream))?;
-        // A stream holds as much as is free, so no number of stuck ones leaves nothing for the next.
-        let free = self
-            .config
-            .memory
-            .send
-            .get()
-            .saturating_sub(self.sending.held);
-        let share = free.saturating_sub(state.outgoing.held());
+        let memory = self.config.memory.send.get();
+        let (held, mine) = (self.sending.held, state.outgoing.held());
+        // A stream holds as much as is free of the most part; of the rest each gets a little whatever the others
+        // hold, so that no number of stuck ones leaves nothing for the next.
+        let kept = memory / KEPT_PART;
+        let share = (memory - kept).saturating_sub(held).saturating_sub(mine);
+        let own = (kept / u64::from(Limits::MINIMUM.streams)).saturating_sub(mine);
+        let share = share.max(own).min(memory.saturating_sub(held));
         let queue = self.bdp().unwrap_or(0).max(LEAST_QUEUE);
         Ok(share.min(queue.saturating_sub(state.outgoing.queued())))
     }
@@ -116,6 +129,20 @@ impl Trunk {
         {
             state.outgoing.starved = false;
             self.events.push_back(Event::Writable { stream });
+        }
+    }
+
+    /// Memory has become free: tells writers whose own streams will not.
+    pub(super) fn wake_starved(&mut self) {
+        if self.sending.starved.is_empty() {
+            return;
+        }
+        for stream in core::mem::take(&mut self.sending.starved) {
+            self.wake_writer(stream);
+            let state = self.streams.get(&stream);
+            if state.is_some_and(|state| state.outgoing.starved) {
+                self.sending.starved.insert(stream);
+            }
         }
     }
 
@@ -206,7 +233,7 @@ impl Trunk {
         if !self.streams.get(&stream).is_some_and(Stream::is_done) {
             return;
         }
-        if let Some(state) = self.remove_stream(stream) {
+        if let Some(state) = self.remove_stream(stream, now) {
             let receipt = state.receipt(now);
             self.events.push_back(Event::Closed { stream, receipt });
         }
@@ -214,7 +241,7 @@ impl Trunk {
 
     /// Ends a stream from this side, whoever wanted it, and tells the peer.
     pub(super) fn end_stream(&mut self, stream: StreamId, why: Explanation, by: By, now: Time) {
-        if let Some(state) = self.remove_stream(stream) {
+        if let Some(state) = self.remove_stream(stream, now) {
             let receipt = state.receipt(now);
             self.sending.control.push_back(Message::Reset {
                 stream,
@@ -229,10 +256,13 @@ impl Trunk {
         }
     }
 
-    pub(super) fn remove_stream(&mut self, stream: StreamId) -> Option<Stream> {
+    pub(super) fn remove_stream(&mut self, stream: StreamId, now: Time) -> Option<Stream> {
         let state = self.streams.remove(&stream)?;
+        self.past.held_by += state.ledger.until(now);
         self.sending.held -= state.outgoing.queued();
         self.sending.waiting.remove(&stream);
+        self.sending.starved.remove(&stream);
+        self.wake_starved();
         self.receiving.consumed += state.incoming.unconsumed();
         self.grant_trunk();
         let ours = stream.opener() == self.role;

@@ -83,6 +83,7 @@ impl Trunk {
                 self.send_again(connection, &link);
                 self.connections.insert(connection, link);
             }
+            self.judge_all(now);
         }
     }
 }

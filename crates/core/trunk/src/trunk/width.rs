@@ -22,6 +22,10 @@ impl Trunk {
             delivered: self.sending.acknowledged,
             connections: u32::try_from(in_use).unwrap_or(u32::MAX),
             round_trip: self.round_trip(),
+            settled: self
+                .connections
+                .values()
+                .all(|link| link.seen.is_none() || link.warmth.full().is_some()),
         }
     }
 
@@ -52,7 +56,7 @@ impl Trunk {
     }
 
     /// The initiator has as many connections as the end that wants more; the acceptor tells its wish.
-    fn agree_on_width(&mut self, now: Time) {
+    pub(super) fn agree_on_width(&mut self, now: Time) {
         let Width { min, max } = self.config.width;
         let wanted = self.breadth.wish().max(self.peer_wish).clamp(min, max);
         let before = core::mem::replace(&mut self.wanted, wanted);

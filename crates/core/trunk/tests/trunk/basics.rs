@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use trunk::{Config, Width};
-use units::Rate;
+use trunk::{Config, Memory, Width};
+use units::{Bytes, Rate};
 
 use crate::world::{FAR, NEAR, Path, World};
 
@@ -92,5 +92,35 @@ fn a_connection_that_something_on_the_path_has_forgotten_is_replaced_within_two_
         world.run(Duration::from_secs(20), |world| world.links.len() == 1),
         "{:?}",
         world.near.status()
+    );
+}
+
+#[test]
+fn a_writer_that_found_all_memory_taken_is_called_when_others_have_left_some() {
+    // Found by seed 370 of the chaos soak: a stream with nothing under way has no acknowledgement that could
+    // call its writer, and waited for ever.
+    let config = Config {
+        memory: Memory {
+            send: Bytes::mib(1),
+            ..Memory::default()
+        },
+        ..Config::default()
+    };
+    let mut world = World::new(config, WAN);
+    world.piece = 1 << 20;
+    // The peer says how many streams it allows.
+    world.run(Duration::from_secs(1), |_| false);
+    // A few take the most part, 256 more their little, and nothing is left for the rest.
+    for _ in 0..300 {
+        world.open(0, 256 << 10);
+    }
+    assert!(
+        world.run(Duration::from_secs(30), |world| world.all_closed(300)),
+        "{:?}",
+        world.open_streams()
+    );
+    assert!(
+        world.held[FAR].0 > (1 << 20) - 512,
+        "there was no memory left"
     );
 }

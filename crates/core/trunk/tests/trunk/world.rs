@@ -116,6 +116,26 @@ impl World {
         stream
     }
 
+    /// What both ends know of every stream that is open, and what their applications have done.
+    pub(crate) fn open_streams(&self) -> Vec<String> {
+        let ends = [Some(&self.near), self.far.as_ref()];
+        let mut open = Vec::new();
+        for (end, apps) in ends.into_iter().zip(&self.apps) {
+            let Some(trunk) = end else {
+                continue;
+            };
+            open.extend(apps.iter().filter_map(|(stream, app)| {
+                let seen = trunk.stream(*stream, self.now)?;
+                let (read, written, role) = (app.read, app.written, trunk.role());
+                Some(format!(
+                    "{role:?} {stream}: read {read}, written {written} of {}, {seen:?}",
+                    app.to_write
+                ))
+            }));
+        }
+        open
+    }
+
     fn end(&mut self, end: usize) -> Option<&mut Trunk> {
         if end == NEAR {
             Some(&mut self.near)
@@ -249,13 +269,14 @@ impl World {
         let Some(mut app) = self.apps[end].remove(&stream) else {
             return;
         };
+        let now = self.now;
         let Some(trunk) = self.end(end) else {
             return;
         };
         while app.read >= app.after && app.written < app.to_write {
             let len = app.piece.min(app.to_write - app.written);
             let mut bytes = app::bytes(stream, role, app.written, len);
-            let Ok(taken) = trunk.write(stream, &mut bytes) else {
+            let Ok(taken) = trunk.write(stream, &mut bytes, now) else {
                 break;
             };
             app.written += taken as u64;
@@ -347,7 +368,10 @@ impl World {
                 self.closed[end].insert(stream, receipt);
             }
             Event::Reset { stream, why, .. } => self.resets[end].push((stream, why.to_string())),
-            Event::Accepted { .. } | Event::ConnectionReady { .. } => {}
+            Event::Accepted { .. }
+            | Event::ConnectionReady { .. }
+            | Event::Manner { .. }
+            | Event::ConnectionHot { .. } => {}
             Event::Ended { .. } => {
                 if end == FAR {
                     self.far = None;

@@ -6,6 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use record::lab::Priming;
 use scenario::{Kind, Relay, RelayMode, Scenario, Site};
@@ -17,6 +18,9 @@ use super::topology::Place;
 use super::{Bench, BenchError, FLOW_PORT, PRIMED, READY};
 use crate::tap::Tap;
 use crate::worker::Worker;
+
+/// Longer than padding takes to fill any path that it can fill.
+const HOT: Duration = Duration::from_secs(20);
 
 /// A relay at work, and the capture at its device. Dropping it ends both.
 #[derive(Debug)]
@@ -175,10 +179,16 @@ impl Bench {
         let mut relay = Worker::start(&name, command, &(), &self.logs)?;
         self.wait_until_listening(place, port, &mut relay)?;
         if spec.mode == RelayMode::Trunk && spec.at == Site::Near {
-            // A trunk is there before its first client.
+            // A trunk is there before its first client, and hot where it knows how hot it has to be.
             relay.wait_for("that its trunk is connected", READY, |line| {
                 (line["event"] == "wan-connected").then_some(())
             })?;
+            if spec.knows_path_rate {
+                // Hosts whose buffers hold less than the path never let it become hot: it is measured as it is.
+                let _ = relay.wait_for("that its trunk is hot", HOT, |line| {
+                    (line["event"] == "wan-hot").then_some(())
+                });
+            }
         }
         Ok(relay)
     }

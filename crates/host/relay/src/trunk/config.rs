@@ -1,5 +1,6 @@
 //! What a trunk's ends are, from TOML or from a command line, through one validation.
 
+mod manners;
 mod options;
 #[cfg(test)]
 mod tests;
@@ -10,11 +11,14 @@ use std::time::Duration;
 
 use profile::{ProfileSet, RawTcpProfile, TcpProfile};
 use serde::{Deserialize, Serialize};
+use trunk::{DigestKind, Guard, Padding};
+use units::{Bytes, Span};
 
 use super::admission::TargetRules;
 use super::shield::Security;
 use crate::config::resolve_all;
 use crate::{Cidr, ConfigError, Target};
+pub use manners::{DigestOption, GuardOptions, PaddingOptions};
 pub use options::{
     DEFAULT_IDENTITY, FarOptions, ListenerOptions, NearOptions, SecurityOptions, TrunkLimitOptions,
 };
@@ -28,6 +32,8 @@ pub struct TrunkConfig {
     pub far: Vec<FarEnd>,
     /// Where the state of all of them can be read, as JSON over HTTP; nowhere where `None`.
     pub status: Option<SocketAddr>,
+    /// How often every trunk is probed with data; never where `None`.
+    pub probe_every: Option<Duration>,
 }
 
 /// The end that dials, at the site of most clients.
@@ -67,6 +73,12 @@ pub struct End {
     pub lan_profile: TcpProfile,
     /// Bounds.
     pub limits: TrunkLimits,
+    /// How connections are kept hot.
+    pub padding: Padding,
+    /// When it takes less from others on its path.
+    pub guard: Guard,
+    /// The digest of every stream; the dialling end's is used.
+    pub digest: DigestKind,
 }
 
 /// Where clients come in.
@@ -87,6 +99,16 @@ pub struct TrunkLimits {
     pub clients: usize,
     /// WAN connections of one trunk at the same time.
     pub wan_connections: usize,
+    /// The least number, kept also where one would do.
+    pub min_wan_connections: usize,
+    /// What one trunk may hold of streams' bytes, in each direction.
+    pub memory: Bytes,
+    /// Streams that the other end may have open at the same time.
+    pub streams: usize,
+    /// How often a silent WAN connection is asked whether it lives.
+    pub keep_alive: Duration,
+    /// How long one may be silent while something is owed.
+    pub dead_after: Duration,
     /// For a connection to a target or to a far relay, name resolution included; TLS as much again.
     pub connect_timeout: Duration,
     /// Without a byte in either direction of a stream.
@@ -106,6 +128,9 @@ struct Document {
     /// See [`TrunkConfig::status`].
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<String>,
+    /// See [`TrunkConfig::probe_every`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probe_every: Option<Span>,
     /// TCP profiles beside the built-in ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     profiles: BTreeMap<String, RawTcpProfile>,
@@ -152,8 +177,14 @@ impl TrunkConfig {
             options.resolve(&profiles)
         });
         let status = options::status(document.status.as_deref(), &mut problems);
+        let probe_every = options::probe_every(document.probe_every, &mut problems);
         if problems.is_empty() {
-            Ok(Self { near, far, status })
+            Ok(Self {
+                near,
+                far,
+                status,
+                probe_every,
+            })
         } else {
             Err(ConfigError::Invalid(problems))
         }
@@ -171,10 +202,9 @@ impl TrunkConfig {
 impl TrunkOptions {
     /// One near end.
     #[must_use]
-    pub fn near(options: NearOptions, status: Option<String>) -> Self {
+    pub fn near(options: NearOptions) -> Self {
         Self {
             document: Document {
-                status,
                 near: vec![options],
                 ..Document::default()
             },
@@ -183,14 +213,27 @@ impl TrunkOptions {
 
     /// One far end.
     #[must_use]
-    pub fn far(options: FarOptions, status: Option<String>) -> Self {
+    pub fn far(options: FarOptions) -> Self {
         Self {
             document: Document {
-                status,
                 far: vec![options],
                 ..Document::default()
             },
         }
+    }
+
+    /// With its state readable at this loopback address.
+    #[must_use]
+    pub fn with_status(mut self, address: SocketAddr) -> Self {
+        self.document.status = Some(address.to_string());
+        self
+    }
+
+    /// With every trunk probed this often.
+    #[must_use]
+    pub fn with_probe_every(mut self, every: Span) -> Self {
+        self.document.probe_every = Some(every);
+        self
     }
 
     /// The same as a configuration file.

@@ -130,6 +130,20 @@ pub(super) async fn probe(engine: &Arc<Engine>, targets: &[String]) -> Probe {
     }
 }
 
+// === impl Probe ===
+
+impl Probe {
+    /// The first thing that is wrong, if anything is.
+    pub(super) fn problem(&self) -> Option<String> {
+        let echo = self.echo.error.clone();
+        echo.or_else(|| {
+            let ill = self.targets.iter().find(|target| target.error.is_some())?;
+            let error = ill.error.as_deref().unwrap_or_default();
+            Some(format!("{}: {error}", ill.target))
+        })
+    }
+}
+
 // === impl ProbeEcho ===
 
 impl ProbeEcho {

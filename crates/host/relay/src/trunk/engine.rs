@@ -12,10 +12,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 use trunk::{
-    By, ConnectionId, ConnectionStatus, Digest, Event, Explanation, OpenError, Read, Receipt,
-    Refusal, Session, Status, StreamId, Target, Trunk,
+    By, ConnectionId, ConnectionStatus, Digest, Event, Excess, Explanation, Manner, OpenError,
+    Read, Receipt, Refusal, Session, Status, StreamId, StreamStatus, Target, Trunk,
 };
 use units::Time;
+
+use super::tunnel::Application;
+use super::watch::Reading;
 
 /// A trunk at work.
 pub(super) struct Engine {
@@ -37,6 +40,8 @@ pub(super) enum Order {
     WantConnections(u32),
     /// A WAN connection has joined.
     ConnectionReady,
+    /// Tell somebody that a WAN connection is hot.
+    Hot(ConnectionId),
     /// Connect to a target for the other end.
     Open(Handle, Target),
     /// Tell somebody that bytes changed on the way.
@@ -45,6 +50,10 @@ pub(super) enum Order {
         sent: Digest,
         received: Digest,
     },
+    /// Tell somebody that connections send in another manner from now on.
+    Manner(Manner, Option<Excess>),
+    /// Tell somebody that a connection does not do what it should.
+    Warning { name: &'static str, text: String },
     /// The trunk is over.
     Ended(Explanation),
 }
@@ -98,8 +107,18 @@ struct State {
     deadline: Option<Time>,
 }
 
+/// Who a stream is for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    /// What was asked for.
+    pub(super) target: String,
+    /// The application at this end, once it is there.
+    pub(super) application: Option<Application>,
+}
+
 #[derive(Debug, Default)]
 struct Slot {
+    about: About,
     waker: Option<Waker>,
     finished: bool,
     accepted: bool,
@@ -173,11 +192,12 @@ impl Engine {
     /// Opens a stream whose first bytes travel with the opening.
     pub(super) fn open(&self, target: &Target, first: &mut Bytes) -> Result<Handle, OpenError> {
         let mut state = self.lock();
-        let id = state.trunk.open(target, self.now())?;
-        let slot = Arc::<Mutex<Slot>>::default();
+        let now = self.now();
+        let id = state.trunk.open(target, now)?;
+        let slot = Slot::to(target);
         state.streams.insert(id, Arc::clone(&slot));
         // A stream that has just been opened is there.
-        let _ = state.trunk.write(id, first);
+        let _ = state.trunk.write(id, first, now);
         self.settle(state);
         Ok(Handle { id, slot })
     }
@@ -271,9 +291,7 @@ impl Engine {
 
     /// Whether the other end can be reached: a connection has joined and is not stalled.
     pub(super) fn is_up(&self) -> bool {
-        let state = self.lock();
-        let mut connections = state.trunk.connections();
-        connections.any(|link| link.ready && !link.stalled)
+        is_up(&self.lock().trunk)
     }
 
     /// Resolves once no WAN connection is left.
@@ -314,6 +332,45 @@ impl Engine {
         self.deliver(&mut state);
         self.remind(&mut state);
         closing.map_or(Ok(()), Err)
+    }
+
+    /// What the history and the metrics need.
+    pub(super) fn reading(&self) -> Reading {
+        let state = self.lock();
+        let status = state.trunk.status();
+        Reading {
+            up: is_up(&state.trunk),
+            streams: status.streams,
+            connections: usize::try_from(status.connections).unwrap_or(usize::MAX),
+            delivered: status.delivered.get(),
+            received: status.received.get(),
+            round_trip: state
+                .trunk
+                .connections()
+                .filter_map(|link| link.smoothed)
+                .max(),
+            modest: status.manner.makes_room(),
+            totals: status.totals,
+            held_by: state.trunk.held_by(self.now()),
+        }
+    }
+
+    /// Every stream that is open, with who it is for.
+    pub(super) fn streams(&self) -> Vec<(StreamId, StreamStatus, About)> {
+        let state = self.lock();
+        let now = self.now();
+        let streams = state.streams.iter();
+        streams
+            .filter_map(|(id, slot)| {
+                let status = state.trunk.stream(*id, now)?;
+                Some((*id, status, lock(slot).about.clone()))
+            })
+            .collect()
+    }
+
+    /// The core's present, in its own time.
+    pub(super) fn age_of(&self, status: &StreamStatus) -> Duration {
+        self.now().since(status.opened_at)
     }
 
     /// The whole trunk, and every connection.
@@ -383,9 +440,10 @@ impl Engine {
                 ),
                 Event::CloseConnection { connection, why } => state.close(connection, &why),
                 Event::ConnectionReady { .. } => self.order(Order::ConnectionReady),
+                Event::ConnectionHot { connection } => self.order(Order::Hot(connection)),
                 Event::WantConnections { count } => self.order(Order::WantConnections(count)),
                 Event::Opened { stream, target } => {
-                    let slot = Arc::<Mutex<Slot>>::default();
+                    let slot = Slot::to(&target);
                     state.streams.insert(stream, Arc::clone(&slot));
                     self.order(Order::Open(Handle { id: stream, slot }, target));
                 }
@@ -398,6 +456,7 @@ impl Engine {
                     sent,
                     received,
                 }),
+                Event::Manner { manner, why } => self.order(Order::Manner(manner, why)),
                 Event::Ended { why } => self.order(Order::Ended(why)),
             }
         }
@@ -412,7 +471,7 @@ impl Engine {
         }
     }
 
-    fn order(&self, order: Order) {
+    pub(super) fn order(&self, order: Order) {
         // Nobody keeps the trunk any more where the process ends.
         let _ = self.orders.send(order);
     }
@@ -433,7 +492,7 @@ impl Exchange<'_> {
             trunk.consumed(stream, self.consumed, now);
         }
         if !self.offer.is_empty() {
-            trunk.write(stream, self.offer)?;
+            trunk.write(stream, self.offer, now)?;
         }
         if self.finishing && self.offer.is_empty() && !slot.finished {
             trunk.finish(stream)?;
@@ -447,6 +506,21 @@ impl Exchange<'_> {
             }
         }
         Ok(())
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    fn to(target: &Target) -> Arc<Mutex<Self>> {
+        let about = About {
+            target: target.to_string(),
+            application: None,
+        };
+        Arc::new(Mutex::new(Self {
+            about,
+            ..Self::default()
+        }))
     }
 }
 
@@ -475,6 +549,10 @@ impl State {
     }
 }
 
+fn is_up(trunk: &Trunk) -> bool {
+    trunk.connections().any(|link| link.ready && !link.stalled)
+}
+
 fn describe(why: &trunk::Closing) -> String {
     match why {
         trunk::Closing::Surplus => "fewer connections do as well".into(),
@@ -487,6 +565,11 @@ fn describe(why: &trunk::Closing) -> String {
 // === impl Handle ===
 
 impl Handle {
+    /// Notes who this end's application is.
+    pub(super) fn is_for(&self, application: Application) {
+        self.lock().about.application = Some(application);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Slot> {
         lock(&self.slot)
     }

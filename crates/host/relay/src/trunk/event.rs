@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use record::{LimitName, LimitSeconds};
 use serde::Serialize;
+use trunk::Holds;
 
 use super::wan::{Lost, Wan};
 use crate::Event;
@@ -32,6 +34,23 @@ pub enum TrunkEvent {
     },
     /// A WAN connection has joined its trunk.
     WanConnected(WanConnection),
+    /// A WAN connection's windows hold what its path carries in a round trip: what comes now goes out at full
+    /// speed.
+    WanHot {
+        /// The trunk.
+        trunk: String,
+        /// Its number in the session.
+        connection: u32,
+    },
+    /// An active probe found another state than the one before.
+    TrunkHealth {
+        /// The trunk.
+        trunk: String,
+        /// Whether data passed and every target was reached.
+        healthy: bool,
+        /// What was wrong.
+        why: Option<String>,
+    },
     /// A WAN connection is gone. Streams go on over others, or wait.
     WanLost(WanLost),
     /// No WAN connection to a far relay could be made; told at the first failure in a row and then rarely.
@@ -57,6 +76,15 @@ pub enum TrunkEvent {
     },
     /// A stream is over, well or badly: its receipt.
     StreamDone(Box<StreamDone>),
+    /// The trunk takes less from others on its path than its profile would, or as much again.
+    TrunkManner {
+        /// The trunk.
+        trunk: String,
+        /// `eager`; `narrow`: by fewer connections; `modest`: sharing queues as other flows do.
+        manner: &'static str,
+        /// What was too much, where it has become modest.
+        why: Option<String>,
+    },
     /// The bytes that arrived are not those that were sent. The stream was reset.
     IntegrityAlarm {
         /// The trunk.
@@ -134,6 +162,8 @@ pub struct StreamDone {
     pub target: String,
     /// From its opening here to its end here.
     pub seconds: f64,
+    /// What held its sending back at this end, in seconds: the whole time from its opening to its end.
+    pub limits_s: LimitSeconds,
     /// What this end's application sent.
     pub sent: StreamHalf,
     /// What the other end's sent.
@@ -172,6 +202,23 @@ impl WanLost {
     }
 }
 
+/// What held a stream back, in the house's words. A trunk's path is a `bottleneck` where its connections have
+/// stopped getting faster: they are kept hot, and carry what they can.
+pub(super) fn limits(holds: &Holds) -> LimitSeconds {
+    let named = [
+        (LimitName::Application, holds.application),
+        (LimitName::Propagation, holds.propagation),
+        (LimitName::ReceiveWindow, holds.receiver),
+        (LimitName::LossRecovery, holds.outage),
+        (LimitName::SlowStart, holds.warming),
+        (LimitName::Bottleneck, holds.path),
+    ];
+    let named = named.into_iter().filter(|(_, span)| !span.is_zero());
+    named
+        .map(|(name, span)| (name, span.as_secs_f64()))
+        .collect()
+}
+
 impl TrunkEvent {
     /// Whether somebody should look.
     #[must_use]
@@ -181,7 +228,10 @@ impl TrunkEvent {
             | Self::SessionEnded { .. }
             | Self::IntegrityAlarm { .. } => true,
             Self::StreamDone(done) => done.error.is_some(),
+            Self::TrunkHealth { healthy, .. } => !healthy,
             Self::TrunkListening { .. }
+            | Self::TrunkManner { .. }
+            | Self::WanHot { .. }
             | Self::FarListening { .. }
             | Self::WanConnected(_)
             | Self::WanLost(_) => false,

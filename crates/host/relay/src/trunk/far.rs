@@ -174,7 +174,13 @@ impl Exchange {
         match self.admit(&hello) {
             Ok((engine, id)) => {
                 let tls = link.agreed();
-                let wan = Wan::new(Arc::clone(&engine), id, peer, link);
+                let wan = Wan::new(
+                    Arc::clone(&engine),
+                    id,
+                    peer,
+                    link,
+                    &self.site.end.wan_profile,
+                );
                 self.site.tell(TrunkEvent::WanConnected(WanConnection {
                     trunk: engine.name.clone(),
                     session: hello.session.to_string(),

@@ -113,7 +113,13 @@ impl Line {
                         break;
                     }
                     // `obey` does the others itself.
-                    Some(Order::Open(..) | Order::Alarm { .. }) => {}
+                    Some(
+                        Order::Open(..)
+                        | Order::Hot(_)
+                        | Order::Alarm { .. }
+                        | Order::Manner(..)
+                        | Order::Warning { .. },
+                    ) => {}
                     None => break,
                 },
                 Some(outcome) = links.join_next() => {
@@ -172,7 +178,13 @@ impl Line {
         let tls = link.agreed();
         let id = self.engine.connection_up();
         let joined_at = Instant::now();
-        let mut wan = Wan::new(Arc::clone(&self.engine), id, peer, link);
+        let mut wan = Wan::new(
+            Arc::clone(&self.engine),
+            id,
+            peer,
+            link,
+            &self.site.end.wan_profile,
+        );
         self.site.tell(TrunkEvent::WanConnected(WanConnection {
             trunk: self.engine.name.clone(),
             session: self.engine.status().0.to_string(),

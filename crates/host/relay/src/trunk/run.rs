@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use trunk::BadConfig;
 
+use super::account::Account;
+use super::answers;
 use super::config::{FarEnd, NearEnd, TrunkConfig};
 use super::engine::Order;
 use super::event::TrunkEvent;
@@ -19,7 +21,8 @@ use super::far::Exchange;
 use super::near::{self, Line};
 use super::shield::{Answerer, Dialler, SecurityError};
 use super::site::{Entrance, Site};
-use super::status::{self, Trunks, Watched};
+use super::status::{Desk, Trunks, Watched};
+use super::watch::{self, Health};
 use crate::event::{Event, Events};
 use crate::{RunError, door};
 
@@ -76,7 +79,12 @@ pub async fn run(
     events: impl Fn(Event) + Send + Sync + 'static,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), TrunkError> {
-    let events: Events = Arc::new(events);
+    let account = Arc::<Account>::default();
+    let noting = Arc::clone(&account);
+    let events: Events = Arc::new(move |event| {
+        noting.note(&event);
+        events(event);
+    });
     let mut ends = Ends::default();
     for near in config.near {
         ends.prepare_near(near, &events)?;
@@ -84,14 +92,27 @@ pub async fn run(
     for far in config.far {
         ends.prepare_far(far, &events)?;
     }
+    let (drain, draining) = tokio::sync::watch::channel(false);
     let mut doors = JoinSet::new();
+    let health = Arc::<Health>::default();
+    let trunks = ends.watched();
+    let mut onlookers = JoinSet::new();
+    onlookers.spawn(watch::sample(Arc::clone(&trunks), Arc::clone(&account)));
+    if let Some(every) = config.probe_every {
+        let (trunks, health) = (Arc::clone(&trunks), Arc::clone(&health));
+        onlookers.spawn(watch::probe(trunks, health, every, Arc::clone(&events)));
+    }
     if let Some(address) = config.status {
-        let listener = status::bind(address)
+        let listener = answers::bind(address)
             .await
             .map_err(|source| TrunkError::Status { address, source })?;
-        doors.spawn(status::serve(listener, ends.watched()));
+        let desk = Desk {
+            trunks,
+            account,
+            health,
+        };
+        onlookers.spawn(answers::serve(listener, desk, draining.clone()));
     }
-    let (drain, draining) = watch::channel(false);
     let sites = ends.sites();
     let listeners = ends.listeners();
     let mut keepers = ends.start(&mut doors, &draining);
@@ -240,7 +261,11 @@ impl Ends {
     }
 
     /// Lets clients in through `doors`, and keeps trunks until `draining` and the end of their streams.
-    fn start(self, doors: &mut JoinSet<()>, draining: &watch::Receiver<bool>) -> JoinSet<()> {
+    fn start(
+        self,
+        doors: &mut JoinSet<()>,
+        draining: &tokio::sync::watch::Receiver<bool>,
+    ) -> JoinSet<()> {
         let mut keepers = JoinSet::new();
         for near in self.near {
             for entrance in near.entrances {

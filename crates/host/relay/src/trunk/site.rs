@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use profile::{Side, TcpProfile};
+use record::LimitSeconds;
 use sys::socket::Applied;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
-use trunk::{Config, Explanation, Reason, Target, Width};
+use trunk::{Config, Explanation, Memory, Reason, Target, Width};
 
 use super::config::{End, TrunkListener};
 use super::echo;
@@ -65,14 +66,25 @@ impl Site {
     /// How the protocol's core is to behave.
     pub(super) fn core(&self) -> Config {
         let limits = &self.end.limits;
-        let max = u32::try_from(limits.wan_connections).unwrap_or(u32::MAX);
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let defaults = Config::default();
         Config {
-            outage: limits.outage,
-            width: Width {
-                max,
-                min: defaults.width.min.min(max),
+            digest: self.end.digest,
+            memory: Memory {
+                receive: limits.memory,
+                send: limits.memory,
+                ..defaults.memory
             },
+            width: Width {
+                min: count(limits.min_wan_connections),
+                max: count(limits.wan_connections),
+            },
+            padding: self.end.padding,
+            guard: self.end.guard,
+            outage: limits.outage,
+            keep_alive: limits.keep_alive,
+            dead_after: limits.dead_after,
+            max_streams: count(limits.streams),
             ..defaults
         }
     }
@@ -163,6 +175,18 @@ impl Site {
                     sent: sent.to_string(),
                     received: received.to_string(),
                 }),
+                Order::Manner(manner, why) => self.tell(TrunkEvent::TrunkManner {
+                    trunk: engine.name.clone(),
+                    manner: manner.name(),
+                    why: why.map(|why| why.to_string()),
+                }),
+                Order::Hot(connection) => self.tell(TrunkEvent::WanHot {
+                    trunk: engine.name.clone(),
+                    connection: connection.number(),
+                }),
+                Order::Warning { name, text } => {
+                    (self.events)(crate::Event::Warning { name, text });
+                }
                 other @ (Order::WantConnections(_) | Order::ConnectionReady | Order::Ended(_)) => {
                     return Some(other);
                 }
@@ -269,6 +293,7 @@ impl Site {
             server: None,
             target: target.to_string(),
             seconds: 0.0,
+            limits_s: LimitSeconds::new(),
             sent: nothing.clone(),
             received: nothing,
             ended_by: "this-end",
@@ -287,6 +312,7 @@ impl Site {
         application: Application,
     ) -> Tunnel {
         let limits = &self.end.limits;
+        stream.is_for(application);
         Tunnel {
             engine,
             events: Arc::clone(&self.events),

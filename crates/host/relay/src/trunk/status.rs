@@ -1,28 +1,21 @@
-//! The state of a running end, and an active probe of it, as JSON over HTTP on loopback.
+//! The state of a running end, as it is told in JSON.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use record::LimitSeconds;
 use serde::Serialize;
-use tokio::net::TcpListener;
-use tokio::time::timeout;
-use trunk::ConnectionStatus;
+use trunk::{ConnectionStatus, Heat, StreamId, StreamStatus};
 use units::Rate;
 
+use super::account::{Account, TrunkHistory};
 use super::echo::{self, Probe};
-use super::engine::Engine;
-
-/// A reader that has not asked by then is gone; a probe takes its own time.
-const PATIENCE: Duration = Duration::from_mins(2);
+use super::engine::{About, Engine};
+use super::event::limits;
+use super::metrics::{self, Exposed};
+use super::tunnel::Application;
+use super::watch::Health;
 
 /// Whoever can name the trunks of this process, and what may be reached through each.
 pub(super) type Trunks = Arc<dyn Fn() -> Vec<Watched> + Send + Sync>;
@@ -59,6 +52,20 @@ pub struct OneTrunk {
     pub receive_held_bytes: u64,
     /// Padding that may still be spent on keeping connections hot.
     pub padding_left_bytes: u64,
+    /// Whether it makes room for others on its path.
+    pub modest: bool,
+    /// Payload that the other end has acknowledged since the session began.
+    pub delivered_bytes: u64,
+    /// Payload that has come since the session began.
+    pub received_bytes: u64,
+    /// Payload that went out again because a connection stalled or died, all connections so far.
+    pub repeated_bytes: u64,
+    /// Bytes that the kernel sent again, all connections so far.
+    pub retransmitted_bytes: u64,
+    /// Padding, all connections so far.
+    pub padding_bytes: u64,
+    /// What held streams' sending back at this end; two streams' seconds in one second are two.
+    pub limits_s: LimitSeconds,
     /// WAN connections.
     pub connections: Vec<OneConnection>,
 }
@@ -70,6 +77,8 @@ pub struct OneConnection {
     pub connection: u32,
     /// Whether the other end has let it in.
     pub ready: bool,
+    /// Whether its windows hold what the path carries in a round trip.
+    pub hot: bool,
     /// Whether it carries nothing because acknowledgements have stopped.
     pub stalled: bool,
     /// Smoothed round trip of frames, with what queues on the way.
@@ -88,6 +97,8 @@ pub struct OneConnection {
     pub repeated_bytes: u64,
     /// Padding among those sent.
     pub padding_bytes: u64,
+    /// Bytes that the kernel sent again.
+    pub retransmitted_bytes: u64,
     /// TCP's congestion window.
     pub cwnd_bytes: Option<u64>,
     /// TCP's smoothed round trip.
@@ -96,6 +107,35 @@ pub struct OneConnection {
     pub peer_window_bytes: Option<u64>,
     /// In the send buffer, not yet sent.
     pub unsent_bytes: Option<u64>,
+}
+
+/// A stream that is open.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OneStream {
+    /// The trunk.
+    pub trunk: String,
+    /// Its number in the session.
+    pub stream: u64,
+    /// What was asked for.
+    pub target: String,
+    /// The client's address, at the end where it came in.
+    pub client: Option<SocketAddr>,
+    /// The address that was connected to, at the other end.
+    pub server: Option<SocketAddr>,
+    /// Since it was opened here.
+    pub seconds: f64,
+    /// Bytes from this end's application that went out.
+    pub sent_bytes: u64,
+    /// Of those, not acknowledged by the other end.
+    pub in_flight_bytes: u64,
+    /// Accepted from this end's application, and not gone out.
+    pub queued_bytes: u64,
+    /// Bytes given to this end's application.
+    pub received_bytes: u64,
+    /// What the other end may send ahead of this end's application.
+    pub window_bytes: u64,
+    /// What has held its sending back at this end.
+    pub limits_s: LimitSeconds,
 }
 
 /// The result of probing all trunks of a process.
@@ -107,93 +147,112 @@ pub struct CheckReport {
     pub probes: Vec<Probe>,
 }
 
-/// Answers for ever.
-pub(super) async fn serve(listener: TcpListener, trunks: Trunks) {
-    loop {
-        let Ok((stream, _peer)) = listener.accept().await else {
-            // Out of descriptors, most likely; those who ask can ask again.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let trunks = Arc::clone(&trunks);
-        tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, Arc::clone(&trunks)));
-            let connection = http1::Builder::new()
-                .keep_alive(false)
-                .serve_connection(TokioIo::new(stream), service);
-            // Whoever goes away in between wanted no answer.
-            let _ = timeout(PATIENCE, connection).await;
-        });
-    }
+/// What the questions of an administrator are answered from.
+#[derive(Clone)]
+pub(super) struct Desk {
+    pub(super) trunks: Trunks,
+    pub(super) account: Arc<Account>,
+    pub(super) health: Arc<Health>,
 }
 
-/// Binds the address that [`serve`] answers at.
-pub(super) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(address).await
-}
+// === impl Desk ===
 
-async fn answer(
-    request: Request<Incoming>,
-    trunks: Trunks,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let (status, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET, "/status") => {
-            let trunks = trunks();
-            let trunks = trunks.iter().map(|watched| status(&watched.engine));
-            let report = TrunkStatus {
-                trunks: trunks.collect(),
-            };
-            (StatusCode::OK, serde_json::to_vec_pretty(&report))
+impl Desk {
+    pub(super) fn status(&self) -> TrunkStatus {
+        let trunks = (self.trunks)();
+        TrunkStatus {
+            trunks: trunks
+                .iter()
+                .map(|watched| status(&watched.engine))
+                .collect(),
         }
-        (&Method::GET, "/check") => {
-            let report = check(trunks()).await;
-            let status = if report.healthy {
-                StatusCode::OK
-            } else {
-                StatusCode::SERVICE_UNAVAILABLE
-            };
-            (status, serde_json::to_vec_pretty(&report))
-        }
-        _ => (
-            StatusCode::NOT_FOUND,
-            Ok(b"{\"error\": \"there is GET /status and GET /check\"}".to_vec()),
-        ),
-    };
-    let body = Bytes::from(body.unwrap_or_default());
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(
-        hyper::header::CONTENT_TYPE,
-        hyper::header::HeaderValue::from_static("application/json"),
-    );
-    Ok(response)
-}
-
-/// Probes every trunk. Of several far relays, each is expected to be well: a spare that does not work is
-/// found out before it is needed.
-async fn check(trunks: Vec<Watched>) -> CheckReport {
-    let mut probes = Vec::new();
-    for Watched { engine, targets } in trunks {
-        probes.push(echo::probe(&engine, &targets).await);
     }
-    CheckReport {
-        healthy: !probes.is_empty() && probes.iter().all(|probe| probe.healthy),
-        probes,
+
+    pub(super) fn streams(&self) -> Vec<OneStream> {
+        let mut all = Vec::new();
+        for Watched { engine, .. } in (self.trunks)() {
+            let streams = engine.streams().into_iter();
+            all.extend(streams.map(|(id, status, about)| stream(&engine, id, &status, about)));
+        }
+        all
+    }
+
+    pub(super) fn history(&self) -> TrunkHistory {
+        self.account.history()
+    }
+
+    pub(super) fn metrics(&self) -> String {
+        metrics::write(&Exposed {
+            trunks: self.status().trunks,
+            counts: self.account.counts(),
+            health: self.health.found(),
+            usage: sys::process::Usage::now().ok(),
+        })
+    }
+
+    /// Whether clients are well served here: some trunk can carry their streams, and the last active probes, where
+    /// there are any, found nothing.
+    pub(super) fn is_well(&self) -> bool {
+        let trunks = (self.trunks)();
+        trunks.iter().any(|watched| watched.engine.is_up()) && self.health.is_well()
+    }
+
+    /// Probes every trunk now. Of several far relays, each is expected to be well: a spare that does not work is
+    /// found out before it is needed.
+    pub(super) async fn check(&self) -> CheckReport {
+        let mut probes = Vec::new();
+        for Watched { engine, targets } in (self.trunks)() {
+            probes.push(echo::probe(&engine, &targets).await);
+        }
+        CheckReport {
+            healthy: !probes.is_empty() && probes.iter().all(|probe| probe.healthy),
+            probes,
+        }
     }
 }
 
 fn status(engine: &Engine) -> OneTrunk {
     let (session, status, connections) = engine.status();
+    let reading = engine.reading();
     OneTrunk {
         trunk: engine.name.clone(),
         session: session.to_string(),
-        up: engine.is_up(),
+        up: reading.up,
         wanted_connections: status.wanted,
         streams: status.streams,
         send_held_bytes: status.send_held.get(),
         receive_held_bytes: status.receive_held.get(),
         padding_left_bytes: status.padding_left.get(),
+        modest: reading.modest,
+        delivered_bytes: reading.delivered,
+        received_bytes: reading.received,
+        repeated_bytes: reading.totals.repeated,
+        retransmitted_bytes: reading.totals.retransmitted,
+        padding_bytes: reading.totals.padding,
+        limits_s: limits(&reading.held_by),
         connections: connections.iter().map(OneConnection::from).collect(),
+    }
+}
+
+fn stream(engine: &Engine, id: StreamId, status: &StreamStatus, about: About) -> OneStream {
+    let (client, server) = match about.application {
+        Some(Application::Client(peer)) => (Some(peer), None),
+        Some(Application::Server(peer)) => (None, Some(peer)),
+        None => (None, None),
+    };
+    OneStream {
+        trunk: engine.name.clone(),
+        stream: id.number(),
+        target: about.target,
+        client,
+        server,
+        seconds: engine.age_of(status).as_secs_f64(),
+        sent_bytes: status.sent.get(),
+        in_flight_bytes: status.in_flight.get(),
+        queued_bytes: status.queued.get(),
+        received_bytes: status.received.get(),
+        window_bytes: status.window.get(),
+        limits_s: limits(&status.held_by),
     }
 }
 
@@ -204,6 +263,7 @@ impl From<&ConnectionStatus> for OneConnection {
         Self {
             connection: status.connection.number(),
             ready: status.ready,
+            hot: status.heat == Heat::Hot,
             stalled: status.stalled,
             rtt_s: seconds(status.smoothed),
             min_rtt_s: seconds(status.round_trip),
@@ -213,6 +273,7 @@ impl From<&ConnectionStatus> for OneConnection {
             received_bytes: status.totals.received,
             repeated_bytes: status.totals.repeated,
             padding_bytes: status.totals.padding,
+            retransmitted_bytes: status.totals.retransmitted,
             cwnd_bytes: seen
                 .and_then(|seen| seen.congestion_window)
                 .map(units::Bytes::get),

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use trunk::{By, Explanation, Half, Reason, StreamId};
 
 use super::engine::{Engine, Exchange, Exchanged, Handle, StreamEnd};
-use super::event::{StreamDone, StreamHalf, TrunkEvent};
+use super::event::{StreamDone, StreamHalf, TrunkEvent, limits};
 use crate::ending::{Idle, failure};
 use crate::event::Events;
 
@@ -316,6 +316,7 @@ pub(super) fn done(trunk: &str, stream: StreamId, target: &str, end: &StreamEnd)
         server: None,
         target: target.to_owned(),
         seconds: receipt.closed_at.since(receipt.opened_at).as_secs_f64(),
+        limits_s: limits(&receipt.held_by),
         sent: half(&receipt.sent),
         received: half(&receipt.received),
         ended_by: match &end.broken {

@@ -10,12 +10,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use profile::{Side, TcpProfile};
 use sys::tcp_info::TcpInfo;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
-use trunk::{ConnectionId, Observation};
+use trunk::{ConnectionId, Manner, Observation};
+use units::Rate;
 
-use super::engine::Engine;
+use super::engine::{Engine, Order};
 use super::shield::Shielded;
 use super::site::FAREWELL;
 
@@ -27,6 +29,9 @@ const WRITE: usize = 256 * 1024;
 
 /// Slices of one vectored write; the kernel's limit is 1024.
 const SLICES: usize = 64;
+
+/// What shares a queue with the flows of common hosts as they do with each other: it is what they use.
+const MODEST: &str = "cubic";
 
 /// Rounds before other tasks of this thread get their turn.
 const ROUNDS: usize = 16;
@@ -48,6 +53,12 @@ pub(super) struct Wan {
     /// Whether the socket or TLS may still hold bytes back.
     unflushed: bool,
     buffer: BytesMut,
+    /// The congestion control that the profile has given it; `None` where the kernel does not tell.
+    eager: Option<String>,
+    manner: Manner,
+    /// The fastest that the profile lets it pace, and what holds now.
+    fastest: Rate,
+    bound: Option<Rate>,
     looked_at: Option<Instant>,
     moved: bool,
     pub(super) bytes_in: u64,
@@ -77,11 +88,18 @@ impl Wan {
         id: ConnectionId,
         peer: SocketAddr,
         link: Shielded,
+        profile: &TcpProfile,
     ) -> Self {
+        // Beyond any device: the kernel's own word for no bound does not fit into a rate in bits.
+        let fastest = profile.max_pacing_rate.unwrap_or(Rate::bit_per_s(u64::MAX));
         Self {
             engine,
             id,
             peer,
+            eager: sys::socket::congestion_control(link.tcp()).ok(),
+            manner: Manner::Eager,
+            fastest,
+            bound: None,
             link,
             out: VecDeque::new(),
             unflushed: false,
@@ -241,15 +259,60 @@ impl Wan {
         let observation = Observation {
             round_trip: Some(info.rtt),
             delivery_rate: info.delivery_rate,
+            pacing_rate: info.pacing_rate,
             congestion_window: Some(info.cwnd()),
             peer_window: info.snd_wnd,
             unsent: info.notsent.unwrap_or_default(),
             unacknowledged,
+            least_round_trip: info.min_rtt,
+            sent: info.bytes_sent.unwrap_or_default(),
+            retransmitted: info.bytes_retrans.unwrap_or_default(),
         };
         // Bytes in flight will have been acknowledged at the next look.
         self.moved = info.unacked > 0;
-        self.engine
-            .with(|trunk, now| trunk.observe(self.id, observation, now));
+        let (manner, bound) = self.engine.with(|trunk, now| {
+            trunk.observe(self.id, observation, now);
+            (trunk.manner(), trunk.pacing_bound(self.id))
+        });
+        if bound != self.bound {
+            self.take_bound(bound);
+        }
+        if manner != self.manner {
+            self.take_manner(manner);
+        }
+    }
+
+    /// Paces no faster than `bound`, or as the profile has it.
+    fn take_bound(&mut self, bound: Option<Rate>) {
+        self.bound = bound;
+        let rate = bound.unwrap_or(self.fastest);
+        let set = sys::socket::set_pacing_rate(self.link.tcp(), rate, Side::Server, self.peer);
+        self.warn_unless(set);
+    }
+
+    /// Sends as eagerly as the profile has it, or as modestly as others.
+    fn take_manner(&mut self, manner: Manner) {
+        let name = match manner {
+            Manner::Eager | Manner::Narrow => self.eager.as_deref(),
+            Manner::Modest => Some(MODEST),
+        };
+        // Tried once: what the kernel has refused it would refuse every time.
+        self.manner = manner;
+        let Some(name) = name else {
+            return;
+        };
+        let socket = self.link.tcp();
+        let set = sys::socket::set_congestion_control(socket, name, Side::Server, self.peer);
+        self.warn_unless(set);
+    }
+
+    fn warn_unless<T>(&self, set: Result<T, sys::socket::ApplyError>) {
+        if let Err(error) = set {
+            self.engine.order(Order::Warning {
+                name: "manner-not-in-effect",
+                text: crate::chain(&error),
+            });
+        }
     }
 }
 

@@ -70,11 +70,11 @@ pub(crate) fn far(listen: &str, security: SecurityOptions) -> FarOptions {
 
 impl End {
     pub(crate) async fn near(options: NearOptions) -> Self {
-        Self::start(TrunkOptions::near(options, None).resolve().unwrap()).await
+        Self::start(TrunkOptions::near(options).resolve().unwrap()).await
     }
 
     pub(crate) async fn far(options: FarOptions) -> Self {
-        Self::start(TrunkOptions::far(options, None).resolve().unwrap()).await
+        Self::start(TrunkOptions::far(options).resolve().unwrap()).await
     }
 
     pub(crate) async fn start(config: TrunkConfig) -> Self {

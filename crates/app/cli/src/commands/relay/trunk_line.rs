@@ -44,6 +44,24 @@ pub(super) fn line(event: &TrunkEvent) -> String {
             trunk.escape_debug(),
             why.escape_debug()
         ),
+        TrunkEvent::TrunkManner { trunk, manner, why } => {
+            let why = why.as_deref().unwrap_or("after a rest");
+            format!("{}: sends in {manner} manner: {why}", trunk.escape_debug())
+        }
+        TrunkEvent::WanHot { trunk, connection } => {
+            format!(
+                "{}: WAN connection {connection} is hot",
+                trunk.escape_debug()
+            )
+        }
+        TrunkEvent::TrunkHealth {
+            trunk,
+            healthy,
+            why,
+        } => match why.as_deref().filter(|_| !healthy) {
+            None => format!("{}: probed, and well", trunk.escape_debug()),
+            Some(why) => format!("{}: NOT well: {}", trunk.escape_debug(), why.escape_debug()),
+        },
         TrunkEvent::StreamDone(done) => stream(done),
         TrunkEvent::IntegrityAlarm {
             trunk,

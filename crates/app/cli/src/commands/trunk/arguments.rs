@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use relay::trunk::{DEFAULT_IDENTITY, Pin};
-use units::Span;
+use units::{Rate, Span};
 
 use crate::arguments::listen_address;
 
@@ -34,6 +34,8 @@ pub(crate) enum TrunkCommand {
     Run(TrunkRun),
     Init(TrunkInit),
     Check(TrunkCheck),
+    Status(TrunkStatus),
+    History(TrunkHistory),
 }
 
 /// Run the end that dials: clients come in here, and are connected to a target behind the far end.
@@ -116,11 +118,19 @@ pub(crate) struct TrunkEnd {
     #[arg(long, value_name = "N")]
     pub(crate) wan_connections: Option<usize>,
 
+    /// The WAN's rate, if known, such as "1 Gbit/s": what connections are kept ready for [default: found out].
+    #[arg(long, value_name = "RATE")]
+    pub(crate) path_rate: Option<Rate>,
+
     /// How long streams wait for a WAN that is gone, such as "60 s" [default: 60 s].
     #[arg(long, value_name = "SPAN")]
     pub(crate) outage: Option<Span>,
 
-    /// Answer `GET /status` and `GET /check` over HTTP at this loopback address.
+    /// Pass data through every trunk this often, such as "1 min", and tell when that fails [default: never].
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) probe_every: Option<Span>,
+
+    /// Answer `GET /status`, `/metrics`, `/check` and more over HTTP at this loopback address.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
 
@@ -179,6 +189,37 @@ pub(crate) struct TrunkCheck {
     pub(crate) status: SocketAddr,
 
     /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show the trunks of a running end: their WAN connections, their streams, and what holds each back.
+#[derive(Debug, Args)]
+pub(crate) struct TrunkStatus {
+    /// The `--status` address of the running relay.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) status: SocketAddr,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Show what a running end remembers: every trunk by minute for two days, and the last streams that ended.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Why was last night's backup slow?
+  longhaul trunk history --status 127.0.0.1:7070 --last 600")]
+pub(crate) struct TrunkHistory {
+    /// The `--status` address of the running relay.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) status: SocketAddr,
+
+    /// How many minutes of each trunk, and how many streams.
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    pub(crate) last: usize,
+
+    /// Print JSON, all of it.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,33 +1,18 @@
 //! `longhaul trunk check`: asks a running end to probe its trunks.
 
 use std::fmt::Write as _;
-use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::arguments::TrunkCheck;
-use crate::failure::{Blame as _, Failure};
+use super::question::{self, plain};
+use crate::failure::Failure;
 use crate::output;
 
-/// Longer than the relay gives a probe of one trunk with a few targets.
-const PATIENCE: Duration = Duration::from_mins(2);
-
-/// More than the report of a hundred trunks.
-const LONGEST: u64 = 1 << 20;
-
 pub(super) fn run(arguments: &TrunkCheck) -> Result<ExitCode, Failure> {
-    let address = arguments.status;
-    let answer = ask(arguments)
-        .environment(format!("cannot ask the trunk whose status is at {address}"))
-        .map_err(|failure| {
-            failure.hint("it has to run with `--status`, such as `--status 127.0.0.1:7070`")
-        })?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    let report: Value =
-        serde_json::from_str(body).environment(format!("what answers at {address} is no trunk"))?;
+    let report = question::ask(arguments.status, "/check")?;
     if arguments.json {
         output::json(&report)?;
     } else {
@@ -38,15 +23,6 @@ pub(super) fn run(arguments: &TrunkCheck) -> Result<ExitCode, Failure> {
     } else {
         Ok(ExitCode::from(1))
     }
-}
-
-fn ask(arguments: &TrunkCheck) -> io::Result<String> {
-    let mut stream = TcpStream::connect(arguments.status)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /check HTTP/1.1\r\nHost: trunk\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.take(LONGEST).read_to_string(&mut answer)?;
-    Ok(answer)
 }
 
 fn describe(report: &Value) -> String {
@@ -91,12 +67,4 @@ fn outcome(part: &Value, well: &str) -> String {
         }
         (None, None) => well.to_owned(),
     }
-}
-
-fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .unwrap_or_default()
-        .escape_debug()
-        .to_string()
 }

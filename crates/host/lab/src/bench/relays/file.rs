@@ -104,6 +104,8 @@ struct Near {
     wan_profile: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     lan_profile: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Padding>,
     security: Security,
     listeners: Vec<Listener>,
 }
@@ -116,7 +118,16 @@ struct Far {
     #[serde(skip_serializing_if = "Option::is_none")]
     wan_profile: Option<String>,
     lan_profile: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    padding: Option<Padding>,
     security: Security,
+}
+
+/// What a trunk's connections are kept ready for.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Padding {
+    ready_for: Rate,
 }
 
 #[derive(Debug, Serialize)]
@@ -153,6 +164,9 @@ impl RelayFile {
             client_profile: client_profile.clone(),
             server_profile: server_profile.clone(),
         };
+        let padding = relay.knows_path_rate.then_some(Padding {
+            ready_for: stand.rate,
+        });
         match relay.mode {
             RelayMode::Http => file.http.push(Http {
                 // By its name, which requests carry.
@@ -184,6 +198,7 @@ impl RelayFile {
                 via: vec![stand.target.to_string()],
                 wan_profile: server_profile,
                 lan_profile: client_profile,
+                padding,
                 security: IN_THE_CLEAR,
                 listeners: vec![Listener {
                     listen: stand.listen.to_string(),
@@ -195,6 +210,7 @@ impl RelayFile {
                 allow_targets: vec![stand.target.to_string()],
                 wan_profile: client_profile,
                 lan_profile: server_profile,
+                padding,
                 security: IN_THE_CLEAR,
             }),
         }
@@ -336,6 +352,7 @@ mod tests {
                 allow-targets = ["192.0.2.10:443"]
                 wan-profile = "wan"
                 lan-profile = "lan"
+                padding = { ready-for = "100 Mbit/s" }
                 security = { plain = true }
                 "#
             )

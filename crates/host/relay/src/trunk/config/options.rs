@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use profile::{ProfileSet, TcpProfile};
 use serde::{Deserialize, Serialize};
-use units::Span;
+use units::{Bytes, Span};
+
+use super::manners::{DigestOption, GuardOptions, PaddingOptions};
 
 use super::{End, FarEnd, NearEnd, TrunkLimits, TrunkListener};
 use crate::config::front::{PRIVATE, parse, span};
@@ -27,6 +29,9 @@ pub struct NearOptions {
     pub name: Option<String>,
     /// Far relays, such as `site-b:7000`. New streams go to the first that is reachable.
     pub via: Vec<String>,
+    /// The digest of every stream; `blake3` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<DigestOption>,
     /// What the far end's clients may reach through this end; nothing where nothing is said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_targets: Vec<String>,
@@ -39,6 +44,12 @@ pub struct NearOptions {
     /// How WAN connections are protected.
     #[serde(default)]
     pub security: SecurityOptions,
+    /// How connections are kept hot.
+    #[serde(default)]
+    pub padding: PaddingOptions,
+    /// When it makes room for others.
+    #[serde(default)]
+    pub guard: GuardOptions,
     /// Bounds.
     #[serde(default)]
     pub limits: TrunkLimitOptions,
@@ -72,6 +83,12 @@ pub struct FarOptions {
     /// How WAN connections are protected.
     #[serde(default)]
     pub security: SecurityOptions,
+    /// How connections are kept hot.
+    #[serde(default)]
+    pub padding: PaddingOptions,
+    /// When it makes room for others.
+    #[serde(default)]
+    pub guard: GuardOptions,
     /// Bounds.
     #[serde(default)]
     pub limits: TrunkLimitOptions,
@@ -134,6 +151,16 @@ pub struct TrunkLimitOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wan_connections: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_wan_connections: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_after: Option<Span>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_timeout: Option<Span>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout: Option<Span>,
@@ -170,6 +197,9 @@ impl NearOptions {
             wan_profile: self.wan_profile.as_deref(),
             lan_profile: self.lan_profile.as_deref(),
             security: self.security,
+            padding: self.padding,
+            guard: self.guard,
+            digest: self.digest.unwrap_or_default(),
             limits: self.limits,
             listeners: &self.listeners,
         };
@@ -200,6 +230,9 @@ impl FarOptions {
             wan_profile: self.wan_profile.as_deref(),
             lan_profile: self.lan_profile.as_deref(),
             security: self.security,
+            padding: self.padding,
+            guard: self.guard,
+            digest: DigestOption::default(),
             limits: self.limits,
             listeners: &self.listeners,
         };
@@ -233,6 +266,9 @@ struct WrittenEnd<'a> {
     wan_profile: Option<&'a str>,
     lan_profile: Option<&'a str>,
     security: SecurityOptions,
+    padding: PaddingOptions,
+    guard: GuardOptions,
+    digest: DigestOption,
     limits: TrunkLimitOptions,
     listeners: &'a [ListenerOptions],
 }
@@ -263,7 +299,11 @@ impl WrittenEnd<'_> {
         let lan_profile = profile(self.lan_profile.unwrap_or("lan"));
         let security = self.security.resolve(problems);
         let limits = self.limits.resolve(problems);
+        let guard = self.guard.resolve(problems);
         Some(End {
+            padding: self.padding.resolve(),
+            guard,
+            digest: self.digest.into(),
             name: self.name,
             security: security?,
             listeners,
@@ -343,6 +383,15 @@ impl TrunkLimitOptions {
             clients: self.clients.unwrap_or(9_000),
             // What browsers and download managers settle on; the trunk uses one unless more help.
             wan_connections: self.wan_connections.unwrap_or(4),
+            min_wan_connections: self.min_wan_connections.unwrap_or(1),
+            // Half of it carries 8.5 Gbit/s over 63 ms for one stream: see `trunk::Memory`.
+            memory: self.memory.unwrap_or(Bytes::mib(128)),
+            // More than the descriptors of a common host are good for.
+            streams: self.streams.unwrap_or(16_384),
+            // Below the 30 s after which the least patient middleboxes forget a connection.
+            keep_alive: span(self.keep_alive, Duration::from_secs(5)),
+            // Its frames go over others long before: this is when its socket is closed.
+            dead_after: span(self.dead_after, Duration::from_secs(15)),
             connect_timeout: span(self.connect_timeout, Duration::from_secs(10)),
             // As for byte streams: silence is normal, this only ends what was forgotten.
             idle_timeout: span(self.idle_timeout, Duration::from_hours(1)),
@@ -359,6 +408,9 @@ impl TrunkLimitOptions {
                 problems.push(format!("limits.{name} is 0: nothing could pass"));
             }
         }
+        if limits.min_wan_connections == 0 || limits.min_wan_connections > limits.wan_connections {
+            problems.push("limits.min-wan-connections is not from 1 to wan-connections".into());
+        }
         if limits.wan_connections > 64 {
             problems.push("limits.wan-connections is above 64, which no path needs".into());
         }
@@ -373,6 +425,15 @@ impl TrunkLimitOptions {
         }
         limits
     }
+}
+
+/// How often trunks are probed. A probe carries 256 KiB each way.
+pub(super) fn probe_every(written: Option<Span>, problems: &mut Vec<String>) -> Option<Duration> {
+    let every = written?.get();
+    if every < Duration::from_secs(1) {
+        problems.push("probe-every is below 1 s: probes would be most of the traffic".into());
+    }
+    Some(every)
 }
 
 /// Where the status is read; only from this host, since it names clients and targets.

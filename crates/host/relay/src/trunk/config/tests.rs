@@ -35,18 +35,16 @@ fn one_far_relay_and_one_listener_are_enough() {
 
 #[test]
 fn a_printed_configuration_reads_back_as_itself() {
-    let options = TrunkOptions::far(
-        FarOptions {
-            listen: "0.0.0.0:7000".into(),
-            allow_targets: vec!["10.20.20.0/24:22".into()],
-            security: SecurityOptions {
-                identity: Some("/tmp/id".into()),
-                ..SecurityOptions::default()
-            },
-            ..FarOptions::default()
+    let options = TrunkOptions::far(FarOptions {
+        listen: "0.0.0.0:7000".into(),
+        allow_targets: vec!["10.20.20.0/24:22".into()],
+        security: SecurityOptions {
+            identity: Some("/tmp/id".into()),
+            ..SecurityOptions::default()
         },
-        Some("127.0.0.1:7070".into()),
-    );
+        ..FarOptions::default()
+    })
+    .with_status("127.0.0.1:7070".parse().unwrap());
     let text = options.to_toml().unwrap();
     let read = TrunkConfig::from_toml(&text).unwrap();
     assert_eq!(read, options.resolve().unwrap(), "{text}");
@@ -141,4 +139,43 @@ fn the_pieces_of_an_authority_belong_together() {
     );
     let found = problems(&text);
     assert!(found[0].contains("private-key"), "{found:?}");
+}
+
+#[test]
+fn the_example_has_every_default() {
+    let text = include_str!("../../../../../../examples/trunk.toml");
+    let written = TrunkConfig::from_toml(text).unwrap();
+    assert_eq!(written.probe_every, Some(Duration::from_mins(1)));
+    let default = TrunkConfig::from_toml(NEAR).unwrap();
+    for end in written.ends() {
+        let default = &default.near[0].end;
+        assert_eq!(end.limits, default.limits);
+        assert_eq!((end.padding, end.guard), (default.padding, default.guard));
+        assert_eq!(end.digest, default.digest);
+        assert_eq!(end.wan_profile, default.wan_profile);
+        assert_eq!(end.lan_profile, default.lan_profile);
+    }
+    assert_eq!(
+        written.near[0].end.listeners[0].allow,
+        default.near[0].end.listeners[0].allow
+    );
+}
+
+#[test]
+fn what_a_trunk_may_do_is_checked_where_it_is_written() {
+    let found = problems(&format!(
+        "probe-every = \"10 ms\"\n{NEAR}\n[near.guard]\nqueueing-delay = \"0 s\"\nretransmissions = \"0.01 %\"\n\
+         [near.limits]\nmin-wan-connections = 9\n"
+    ));
+    for part in [
+        "probe-every",
+        "guard.queueing-delay",
+        "guard.retransmissions",
+        "min-wan-connections",
+    ] {
+        assert!(
+            found.iter().any(|problem| problem.contains(part)),
+            "{part}: {found:?}"
+        );
+    }
 }
