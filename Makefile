@@ -53,8 +53,11 @@ e2e: build ## real S3 clients and TLS stacks through every mode of the relay, in
 # What fails becomes a file of the crate's corpus, which `make test` replays.
 MINUTES ?= 10
 CORES ?= 1
-soak: ## fresh inputs for every fuzz body, for MINUTES minutes on CORES cores
+# Each is 100,000 steps of virtual time, run twice: three seconds on a busy core.
+SEEDS ?= 100
+soak: ## fresh inputs for every fuzz body, for MINUTES minutes on CORES cores; then SEEDS runs of a trunk in chaos
 	cargo xtask fuzz all --minutes $(MINUTES) --cores $(CORES)
+	LONGHAUL_SOAK_SEEDS=$(SEEDS) cargo test --locked --release --package longhaul-trunk --test trunk soak -- --ignored --nocapture
 
 # Every field scenario on real kernels and in virtual time. A failed assertion stands in the page.
 field: setup build ## the field reports' cases, measured and simulated; writes docs/field-results.md (about 40 minutes)
@@ -69,6 +72,10 @@ field: setup build ## the field reports' cases, measured and simulated; writes d
 bench: setup build ## the numbers of BENCHMARKS.md; simulator beside kernel and ns-3; HTTP mode beside haproxy needs wrk, haproxy and nginx
 	failed=; for scenario in c-uploads c-uploads-60ms c-uploads-120ms; do \
 	  $(BIN) lab run scenarios/field/$$scenario.toml --out out/bench/$$scenario || failed="$$failed $$scenario"; \
+	done; \
+	for scenario in scenarios/trunk/*.toml; do \
+	  name=trunk-$$(basename $$scenario .toml); \
+	  $(BIN) lab run $$scenario --out out/bench/$$name || failed="$$failed $$name"; \
 	done; \
 	cargo test --locked --package longhaul-lab --test simulator -- matrix > out/bench/kernel-matrix.md || failed="$$failed kernel-matrix"; \
 	bench/simulator.py > out/bench/simulator.md || failed="$$failed simulator"; \
