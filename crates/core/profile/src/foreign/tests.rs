@@ -60,7 +60,7 @@ fn every_field_of_a_listed_profile_has_a_fate() {
     assert_eq!(profile.receive_buffer, Some(Bytes::kib(128)));
     assert_eq!(profile.notsent_low_water, Some(Bytes::kib(256)));
     assert_eq!(profile.max_pacing_rate.unwrap().bits_per_s(), 10_000_000);
-    assert_eq!(profile.keep_alive.unwrap().idle, Duration::from_secs(1800));
+    assert_eq!(profile.keep_alive.unwrap().idle, Duration::from_mins(30));
     assert_eq!(profile.user_timeout, Some(Duration::from_secs(20)));
     assert_eq!(profile.syn_retries, Some(3));
     assert_eq!(profile.dscp, Some(10));

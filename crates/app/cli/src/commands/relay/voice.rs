@@ -125,26 +125,26 @@ impl Speech for Event {
 
     fn is_warning(&self) -> bool {
         match self {
-            Event::Trunk(event) => event.is_warning(),
-            Event::Warning { .. }
-            | Event::PrimingFailed { .. }
-            | Event::ReloadFailed { .. }
-            | Event::Refused { .. } => true,
-            Event::Listening { .. }
-            | Event::Applied { .. }
-            | Event::Connected { .. }
-            | Event::Primed { .. }
-            | Event::PoolReady { .. }
-            | Event::Cooled { .. }
-            | Event::RequestDone { .. }
-            | Event::ConnectionDone(_)
-            | Event::Closed { .. }
-            | Event::Target { .. }
-            | Event::Admin { .. }
-            | Event::Ready { .. }
-            | Event::Reloaded { .. }
-            | Event::Draining { .. }
-            | Event::Stopped { .. } => false,
+            Self::Trunk(event) => event.is_warning(),
+            Self::Warning { .. }
+            | Self::PrimingFailed { .. }
+            | Self::ReloadFailed { .. }
+            | Self::Refused { .. } => true,
+            Self::Listening { .. }
+            | Self::Applied { .. }
+            | Self::Connected { .. }
+            | Self::Primed { .. }
+            | Self::PoolReady { .. }
+            | Self::Cooled { .. }
+            | Self::RequestDone { .. }
+            | Self::ConnectionDone(_)
+            | Self::Closed { .. }
+            | Self::Target { .. }
+            | Self::Admin { .. }
+            | Self::Ready { .. }
+            | Self::Reloaded { .. }
+            | Self::Draining { .. }
+            | Self::Stopped { .. } => false,
         }
     }
 

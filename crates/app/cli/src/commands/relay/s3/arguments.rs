@@ -60,7 +60,7 @@ pub(crate) struct RelayS3 {
     #[arg(long, value_name = "NAME[=NAME]")]
     pub(crate) bucket: Vec<String>,
 
-    /// A path whose POSTed forms become objects of a bucket; repeat for several.
+    /// A path whose posted forms become objects of a bucket; repeat for several.
     #[arg(long, value_name = "PATH=BUCKET")]
     pub(crate) form: Vec<String>,
 
