@@ -25,7 +25,7 @@ const USAGE: &str = "usage: cargo xtask package deb|rpm|tar|all [--binary FILE] 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Files that go in as they are: from where in the checkout, to where, and their mode.
-const FILES: [(&str, &str, u32); 12] = [
+const FILES: [(&str, &str, u32); 14] = [
     (
         "packaging/config/relay.toml",
         "etc/longhaul/relay.toml",
@@ -34,6 +34,16 @@ const FILES: [(&str, &str, u32); 12] = [
     (
         "packaging/systemd/longhaul-relay.service",
         "usr/lib/systemd/system/longhaul-relay.service",
+        0o644,
+    ),
+    (
+        "packaging/systemd/longhaul-trunk.service",
+        "usr/lib/systemd/system/longhaul-trunk.service",
+        0o644,
+    ),
+    (
+        "packaging/systemd/longhaul-trunk@.service",
+        "usr/lib/systemd/system/longhaul-trunk@.service",
         0o644,
     ),
     (
@@ -50,22 +60,22 @@ const FILES: [(&str, &str, u32); 12] = [
     ("README.md", "usr/share/doc/longhaul/README.md", 0o644),
     ("CHANGELOG.md", "usr/share/doc/longhaul/CHANGELOG.md", 0o644),
     (
-        "packaging/monitoring/prometheus.yml",
+        "examples/prometheus/prometheus.yml",
         "usr/share/doc/longhaul/examples/prometheus.yml",
         0o644,
     ),
     (
-        "packaging/monitoring/alerts.yml",
+        "examples/prometheus/alerts.yml",
         "usr/share/doc/longhaul/examples/alerts.yml",
         0o644,
     ),
     (
-        "packaging/monitoring/grafana.json",
+        "examples/grafana/relay.json",
         "usr/share/doc/longhaul/examples/grafana.json",
         0o644,
     ),
     (
-        "packaging/keepalived/keepalived.conf",
+        "examples/keepalived/keepalived.conf",
         "usr/share/doc/longhaul/examples/keepalived.conf",
         0o644,
     ),

@@ -4,7 +4,9 @@
 
 use core::time::Duration;
 
-use longhaul_limit::{Detail, Event, EventKind, LimitName, Repair, Timeline, WindowField, attribute};
+use longhaul_limit::{
+    Detail, Event, EventKind, LimitName, Repair, Timeline, WindowField, attribute,
+};
 use units::{PacketOverhead, Time};
 
 const MSS: i64 = 1448;
