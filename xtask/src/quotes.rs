@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// Sections that are cited, by document. One that is missing here has to be looked up first.
-const SECTIONS: [(&str, &[&str]); 29] = [
+const SECTIONS: [(&str, &[&str]); 30] = [
     ("rfc768", &[""]),
+    ("rfc1928", &["3"]),
     ("rfc2018", &["3", "4", "8"]),
     ("rfc2516", &["6"]),
     ("rfc2883", &["4"]),
@@ -31,10 +32,10 @@ const SECTIONS: [(&str, &[&str]); 29] = [
     ("rfc6937", &["3"]),
     ("rfc7323", &["2.2", "2.3", "4.3", "5.3", "5.5"]),
     ("rfc7348", &["5"]),
-    ("rfc8446", &["4.1.3"]),
+    ("rfc8446", &["4.1.3", "6.1"]),
     ("rfc8985", &["6.2", "6.3", "7.2", "7.3", "7.4.2"]),
     ("rfc9000", &["17.2"]),
-    ("rfc9110", &["15.2"]),
+    ("rfc9110", &["15.2", "15.2.1"]),
     ("rfc9112", &["2.2", "3.2", "6.1", "6.3", "9.3.2"]),
     (
         "rfc9293",
