@@ -78,10 +78,8 @@ impl Gateway {
             events,
             address: String::new(),
         };
-        gateway.address = gateway.event("gateway-listening")["address"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let listening = gateway.event("gateway-listening");
+        gateway.address = listening["address"].as_str().unwrap().into();
         gateway
     }
 

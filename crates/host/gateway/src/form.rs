@@ -12,6 +12,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyDataStream;
 use hyper::body::Body as HttpBody;
 use s3s::{Body, HttpResponse, S3Error, S3ErrorCode};
+use serde_json::json;
 
 use crate::answer::Answer;
 use crate::config::FormRule;
@@ -35,21 +36,18 @@ where
 {
     let key = match encrypted::random::<12>() {
         Ok(name) => format!("{}{}", rule.prefix, signature::hexadecimal(&name)),
-        Err(failed) => return (String::new(), refused(failed)),
+        Err(failed) => return (String::new(), refused(&failed)),
     };
     let response = match store(gateway, rule, &key, request).await {
         Ok(answer) if answer.status.is_success() => {
             // With hyper's head this is what the report's server says.
-            json(StatusCode::OK, format!(r#"{{"file_id": "{key}"}}"#))
+            json(StatusCode::OK, &json!({ "file_id": key }))
         }
         Ok(answer) => json(
             StatusCode::BAD_GATEWAY,
-            format!(
-                r#"{{"error": "the store answered {}"}}"#,
-                answer.status.as_u16()
-            ),
+            &json!({ "error": format!("the store answered {}", answer.status.as_u16()) }),
         ),
-        Err(failed) => refused(failed),
+        Err(failed) => refused(&failed),
     };
     (key, response)
 }
@@ -147,19 +145,17 @@ async fn put_unknown(
     let size = usize::try_from(part).unwrap_or(usize::MAX);
     let mut first = BytesMut::new();
     while first.len() <= size {
-        match pieces.next().await {
-            Some(piece) => first.extend_from_slice(&piece?),
-            None => {
-                let length = first.len() as u64;
-                let whole: Pieces = Box::pin(stream::once(async { Ok(first.freeze()) }));
-                let ask = Ask {
-                    headers: target.headers,
-                    payload: gateway.payload(whole, length, None),
-                    ..Ask::new(Method::PUT, &target.bucket, &target.key)
-                };
-                return Ok(Answer::whole(gateway.origin().ask(ask).await?));
-            }
-        }
+        let Some(piece) = pieces.next().await else {
+            let length = first.len() as u64;
+            let whole: Pieces = Box::pin(stream::once(async { Ok(first.freeze()) }));
+            let ask = Ask {
+                headers: target.headers,
+                payload: gateway.payload(whole, length, None),
+                ..Ask::new(Method::PUT, &target.bucket, &target.key)
+            };
+            return Ok(Answer::whole(gateway.origin().ask(ask).await?));
+        };
+        first.extend_from_slice(&piece?);
     }
     let rest = stream::once(async { Ok(first.freeze()) }).chain(pieces);
     gateway
@@ -178,17 +174,16 @@ fn too_large(limit: u64) -> Failed {
     )
 }
 
-fn refused(failed: Failed) -> HttpResponse {
+fn refused(failed: &Failed) -> HttpResponse {
     let error = S3Error::from(failed.clone());
     let status = error
         .status_code()
         .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    // Our own sentences, which contain nothing that JSON would have to escape.
-    json(status, format!(r#"{{"error": "{failed}"}}"#))
+    json(status, &json!({ "error": failed.to_string() }))
 }
 
-fn json(status: StatusCode, body: String) -> HttpResponse {
-    let mut response = Response::new(Body::from(body));
+fn json(status: StatusCode, body: &serde_json::Value) -> HttpResponse {
+    let mut response = Response::new(Body::from(body.to_string()));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, kind);
