@@ -20,10 +20,12 @@ impl Loaded {
             initial_ssthresh,
         };
         if let Err(error) = load(&wanted) {
-            if let ControllerError::Refused { log, .. } = &error {
-                println!("{log}");
-            }
-            panic!("{error}: {:?}", std::error::Error::source(&error));
+            let log = if let ControllerError::Refused { log, .. } = &error {
+                log
+            } else {
+                ""
+            };
+            panic!("{error}: {:?}\n{log}", std::error::Error::source(&error));
         }
         Self(name)
     }

@@ -91,6 +91,9 @@ mod tests {
             census: record::explain::Census::default(),
             echoes: Vec::new(),
             findings: Vec::new(),
+            explained: None,
+            servers: Vec::new(),
+            pairs: Vec::new(),
         }
     }
 

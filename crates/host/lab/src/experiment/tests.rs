@@ -113,6 +113,9 @@ impl Apparatus for Fake {
             census: record::explain::Census::default(),
             echoes: Vec::new(),
             findings: Vec::new(),
+            explained: None,
+            servers: Vec::new(),
+            pairs: Vec::new(),
         })
     }
 
