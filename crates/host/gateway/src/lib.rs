@@ -12,7 +12,7 @@
 //! - Bytes leave for the origin while they arrive from the client, and the last piece leaves when everything that
 //!   the client said about its bytes has proved true.
 //! - Large objects are cut: uploads into the parts of a multipart upload, downloads into ranges of one version. How
-//!   large and how many follows from what [`path`] has seen.
+//!   large and how many follows from what `path` has seen.
 //!
 //! Nothing is kept here: what was written through the gateway is read as consistently as the origin gives it.
 

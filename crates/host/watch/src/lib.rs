@@ -1,5 +1,5 @@
 //! Reads what `longhaul top` shows: the TCP sockets of one or several network namespaces
-//! ([`Watcher`]), whose they are ([`ProcessTable`]), and what relays say of themselves ([`relays`]).
+//! ([`Watcher`]), whose they are ([`ProcessTable`]), and what relays say of themselves ([`relays()`]).
 //!
 //! Nothing is judged here; that is `core/live`.
 

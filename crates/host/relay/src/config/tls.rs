@@ -89,25 +89,25 @@ pub struct TlsOptions {
     /// See [`TlsSides::profile`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_profile: Option<TlsProfile>,
-    /// See [`TlsClients::authority`].
+    /// See [`TlsClients::authority`](super::TlsClients::authority).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<PathBuf>,
     /// See [`TlsSides::server`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
-    /// See [`TlsServer::name`]; the target's host where nothing is said.
+    /// See [`TlsServer::name`](super::TlsServer::name); the target's host where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_name: Option<String>,
-    /// See [`TlsServer::authority`].
+    /// See [`TlsServer::authority`](super::TlsServer::authority).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_ca: Option<PathBuf>,
     /// See [`TlsSides::key_log`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_log: Option<PathBuf>,
-    /// See [`TlsServer::certificate`].
+    /// See [`TlsServer::certificate`](super::TlsServer::certificate).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_certificate: Option<TlsCertificate>,
-    /// See [`TlsClients::certificates`]; clients speak without TLS where there is none.
+    /// See [`TlsClients::certificates`](super::TlsClients::certificates); clients speak without TLS where there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<TlsCertificate>,
     /// See [`TlsRelay::routes`].
