@@ -25,7 +25,7 @@ pub struct Clocks {
 /// What a kernel told of a sender at one moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Reading {
-    /// `None` from a kernel that does not keep them (before 4.9).
+    /// `None` from a kernel that does not keep them (before 4.10).
     pub clocks: Option<Clocks>,
     /// Smoothed round-trip time.
     pub rtt: Duration,

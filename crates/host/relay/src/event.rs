@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limit::kernel::{Clocks, Division};
+use limit::kernel::Division;
 use profile::Side;
 use record::{LimitName, LimitSeconds};
 use serde::Serialize;
@@ -418,14 +418,8 @@ impl SideReport {
 
 /// Divides a connection's time by the kernel's clocks.
 fn limits(info: &TcpInfo, open_for: Duration) -> LimitSeconds {
-    let clocks = info.busy.zip(info.rwnd_limited).zip(info.sndbuf_limited);
-    let Some(((busy, rwnd_limited), sndbuf_limited)) = clocks else {
+    let Some(clocks) = info.clocks() else {
         return Division::whole(LimitName::Unknown, open_for).into();
-    };
-    let clocks = Clocks {
-        busy,
-        rwnd_limited,
-        sndbuf_limited,
     };
     clocks.divide(open_for, LimitName::Unknown).into()
 }

@@ -123,7 +123,7 @@ impl Failure {
 
 // === impl Exchange ===
 
-impl Exchange<'_> {
+impl<'a> Exchange<'a> {
     /// Sends the head (as the origin is to get it) and forwards the rest of both messages.
     pub(crate) async fn run(&mut self, head: &[u8], lent: &mut Lent) -> Result<Finished, Failure> {
         self.progress.uploaded.store(false, Ordering::Relaxed);
@@ -171,6 +171,7 @@ impl Exchange<'_> {
         let accepted = body
             .accept(self.buffer.filled())
             .map_err(|error| upload_failure(&CopyError::Malformed(error)))?;
+        self.tally_up().admit(accepted).await;
         let pieces = [
             IoSlice::new(head),
             IoSlice::new(&self.buffer.filled()[..accepted]),
@@ -196,8 +197,15 @@ impl Exchange<'_> {
             .map_err(|error| upload_failure(&error))?;
         let taken = taken.saturating_sub(head.len());
         self.buffer.consume(taken);
-        count(&self.progress.bytes_up, taken);
+        self.tally_up().count(taken);
         Ok(accepted - taken)
+    }
+
+    fn tally_up(&self) -> Tally<'a> {
+        Tally {
+            copied: &self.progress.bytes_up,
+            throttle: self.throttles.map(|throttles| &*throttles.up),
+        }
     }
 
     /// Forwards the request's body and the response at the same time.
@@ -208,6 +216,7 @@ impl Exchange<'_> {
         origin: &mut Transport,
         reused: bool,
     ) -> Result<Response, Failure> {
+        let tally = self.tally_up();
         let (mut client_read, client_write) = self.client.split();
         let (origin_read, mut origin_write) = origin.split();
         let (progress, limits, request) = (self.progress, self.limits, self.request);
@@ -216,10 +225,6 @@ impl Exchange<'_> {
         let mut upload = pin!(async {
             let patience = limits.body_timeout;
             let (from, to) = (&mut client_read, &mut origin_write);
-            let tally = Tally {
-                copied: &progress.bytes_up,
-                throttle: throttles.map(|throttles| &*throttles.up),
-            };
             copy_body(from, buffer, &mut body, owed, to, patience, tally).await?;
             progress.uploaded.store(true, Ordering::Relaxed);
             Ok(())
@@ -375,6 +380,11 @@ impl Download<'_> {
             .map_err(|error| malformed(&crate::chain(&CopyError::Malformed(error))))?;
         let forwarded = head.forwarded(raw, !client_open);
         self.progress.status.store(head.status, Ordering::Relaxed);
+        let tally = Tally {
+            copied: &self.progress.bytes_down,
+            throttle: self.throttle,
+        };
+        tally.admit(accepted).await;
         write_message(
             &mut self.client,
             forwarded.as_deref().unwrap_or(raw),
@@ -384,7 +394,7 @@ impl Download<'_> {
         .await
         .map_err(|error| download_failure(&error))?;
         self.buffer.consume(length + accepted);
-        count(&self.progress.bytes_down, accepted);
+        tally.count(accepted);
         copy_body(
             &mut self.origin,
             &mut self.buffer,
@@ -392,10 +402,7 @@ impl Download<'_> {
             0,
             &mut self.client,
             self.limits.body_timeout,
-            Tally {
-                copied: &self.progress.bytes_down,
-                throttle: self.throttle,
-            },
+            tally,
         )
         .await
         .map_err(|error| download_failure(&error))?;

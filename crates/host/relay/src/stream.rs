@@ -53,12 +53,16 @@ pub(crate) struct Tally<'a> {
 }
 
 impl Tally<'_> {
-    async fn count(self, bytes: usize) {
-        let count = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.copied.fetch_add(count, Ordering::Relaxed);
+    /// Waits until so many bytes may be written on.
+    pub(crate) async fn admit(self, bytes: usize) {
         if let Some(throttle) = self.throttle {
             throttle.pay(bytes).await;
         }
+    }
+
+    pub(crate) fn count(self, bytes: usize) {
+        let count = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.copied.fetch_add(count, Ordering::Relaxed);
     }
 }
 
@@ -106,7 +110,7 @@ pub(crate) async fn write_message(
 
 /// Forwards a body as it arrives, its bytes unchanged, and leaves what follows it in the buffer. Reads
 /// only when all that was read is written, so that a slow receiver holds its sender back. The buffer's
-/// first `owed` bytes belong to the body already and have not been written.
+/// first `owed` bytes belong to the body already, are admitted, and have not been written.
 pub(crate) async fn copy_body(
     reader: &mut (impl AsyncRead + Unpin),
     buffer: &mut Buffer,
@@ -118,12 +122,14 @@ pub(crate) async fn copy_body(
 ) -> Result<(), CopyError> {
     loop {
         let new = &buffer.filled()[owed..];
-        let accepted = owed + body.accept(new).map_err(CopyError::Malformed)?;
+        let fresh = body.accept(new).map_err(CopyError::Malformed)?;
+        let accepted = owed + fresh;
         owed = 0;
         if accepted > 0 {
+            tally.admit(fresh).await;
             write_all(writer, &buffer.filled()[..accepted], patience).await?;
             buffer.consume(accepted);
-            tally.count(accepted).await;
+            tally.count(accepted);
         }
         if body.is_done() {
             return Ok(());

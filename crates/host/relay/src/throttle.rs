@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use units::Rate;
 
-/// How far ahead of the rate a listener may be: a pause shorter than this would cost more than it evens out.
+/// How far ahead of the rate a listener may be, beside what each byte stream moves in one turn: a pause
+/// shorter than this would cost more than it evens out.
 const AHEAD: Duration = Duration::from_millis(20);
 
 /// One direction of a listener.
@@ -51,7 +52,7 @@ impl Throttle {
         }
     }
 
-    /// Notes bytes that were moved, and returns when their mover may go on.
+    /// Notes bytes that are moved, and returns when their mover may go on.
     pub(crate) fn book(&self, bytes: u64) -> Instant {
         let now = Instant::now();
         let took = self.time_of(bytes);
@@ -69,7 +70,7 @@ impl Throttle {
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// Notes bytes that were moved, and waits until their mover may go on.
+    /// Notes bytes that are about to be moved, and waits until they may be.
     pub(crate) async fn pay(&self, bytes: usize) {
         let due = self.book(u64::try_from(bytes).unwrap_or(u64::MAX));
         if due > Instant::now() {

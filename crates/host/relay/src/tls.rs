@@ -62,7 +62,7 @@ struct Both<'a> {
     up: &'a mut Direction,
     down: &'a mut Direction,
     /// Of reading and writing, before others get their turn.
-    rounds: usize,
+    turn: direction::Turn,
 }
 
 /// What an HTTP relay shakes hands with: it speaks HTTP/1.1 to both sides.
@@ -126,7 +126,7 @@ impl Relayed {
             server,
             up: &mut self.up,
             down: &mut self.down,
-            rounds: direction::rounds(throttles.is_some()),
+            turn: direction::Turn::new(throttles.is_some()),
         };
         Ok(self.account.forward(&mut both, patience, throttles).await)
     }
@@ -203,12 +203,12 @@ impl Drop for Relayed {
 impl Directions for Both<'_> {
     fn poll_up(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         let (source, sink) = (&mut self.client, &mut self.server);
-        self.up.poll(context, source, sink, self.rounds)
+        self.up.poll(context, source, sink, self.turn)
     }
 
     fn poll_down(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         let (source, sink) = (&mut self.server, &mut self.client);
-        self.down.poll(context, source, sink, self.rounds)
+        self.down.poll(context, source, sink, self.turn)
     }
 
     fn given(&self) -> (u64, u64) {

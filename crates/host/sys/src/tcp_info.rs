@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+use limit::kernel::{Clocks, Reading};
 use units::{Bytes, Rate};
 
 /// What `tcp_info` of a 6.18 kernel holds; a longer one is cut here, a shorter one is padded.
@@ -149,6 +150,30 @@ impl TcpInfo {
             .saturating_sub(self.sacked)
             .saturating_sub(self.lost);
         Bytes::new(u64::from(segments).saturating_mul(self.snd_mss.get()))
+    }
+
+    /// The kernel's clocks of what held the sender; `None` where it keeps none (before 4.10).
+    #[must_use]
+    pub fn clocks(&self) -> Option<Clocks> {
+        Some(Clocks {
+            busy: self.busy?,
+            rwnd_limited: self.rwnd_limited?,
+            sndbuf_limited: self.sndbuf_limited?,
+        })
+    }
+
+    /// What the division of a sender's time into limits needs, windows in segments.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        Reading {
+            clocks: self.clocks(),
+            rtt: self.rtt,
+            min_rtt: self.min_rtt,
+            cwnd: self.snd_cwnd.into(),
+            ssthresh: self.snd_ssthresh.map(u64::from),
+            lost: self.lost.into(),
+            retransmissions: self.total_retrans.into(),
+        }
     }
 
     /// Decodes `struct tcp_info`; `None` if even the fields of Linux 2.6 are not all there.

@@ -1,6 +1,5 @@
 use std::time::Instant;
 
-use limit::kernel::{Clocks, Reading};
 use live::{Key, Seen};
 use sys::namespace::{NamespaceError, NetworkNamespace};
 use sys::sock_diag::{SockDiag, SockDiagError, States, TcpSocket};
@@ -111,7 +110,7 @@ fn convert(socket: TcpSocket, namespace: u16) -> Seen {
         uid: socket.uid,
         receive_queue: socket.receive_queue,
         send_queue: socket.send_queue,
-        sender: info.map(sender).unwrap_or_default(),
+        sender: info.map(TcpInfo::reading).unwrap_or_default(),
         mss: info.map_or(0, |info| info.snd_mss.get()),
         in_flight: info.map_or(0, |info| info.in_flight().get()),
         bytes_acked: info.and_then(|info| bytes(info.bytes_acked)),
@@ -119,23 +118,6 @@ fn convert(socket: TcpSocket, namespace: u16) -> Seen {
         peer_window: info.and_then(|info| bytes(info.snd_wnd)),
         delivery_bps: info.and_then(|info| info.delivery_rate.map(Rate::bits_per_s)),
         congestion_control: socket.congestion_control,
-    }
-}
-
-fn sender(info: &TcpInfo) -> Reading {
-    let clocks = info.busy.zip(info.rwnd_limited).zip(info.sndbuf_limited);
-    Reading {
-        clocks: clocks.map(|((busy, rwnd_limited), sndbuf_limited)| Clocks {
-            busy,
-            rwnd_limited,
-            sndbuf_limited,
-        }),
-        rtt: info.rtt,
-        min_rtt: info.min_rtt,
-        cwnd: info.snd_cwnd.into(),
-        ssthresh: info.snd_ssthresh.map(u64::from),
-        lost: info.lost.into(),
-        retransmissions: info.total_retrans.into(),
     }
 }
 

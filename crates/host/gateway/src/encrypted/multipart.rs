@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use envelope::{
-    Envelope, Kind, Manifest, Name, Sealing, Segment, plain_length, segment_length, stored_length,
+    Envelope, Kind, Manifest, Name, Opened, Sealing, Segment, plain_length, segment_length,
+    stored_length,
 };
 use http::header::{ETAG, HeaderMap, HeaderValue};
 use http::{Method, Response, StatusCode};
@@ -43,6 +44,22 @@ fn halves(id: &str) -> (&str, Option<Envelope>) {
         Some((id, envelope)) => (id, Some(envelope)),
         None => (id, None),
     }
+}
+
+/// The data key of an upload whose id the client has from this gateway.
+fn opened(
+    envelope: Option<Envelope>,
+    asked: &Asked,
+    rule: &BucketRule,
+    encryption: &Encryption,
+) -> Result<Opened, Failed> {
+    let name = Name {
+        bucket: &rule.origin,
+        key: &asked.key,
+    };
+    let envelope = envelope.ok_or_else(no_such_upload)?;
+    let opened = envelope.open(&encryption.ring, name);
+    opened.map_err(|_| no_such_upload())
 }
 
 fn no_such_upload() -> Failed {
@@ -101,16 +118,7 @@ impl Gateway {
         incoming: Incoming,
     ) -> Result<Answer, Failed> {
         let (id, envelope) = halves(asked.query("uploadId").unwrap_or_default());
-        let opened = envelope
-            .ok_or_else(no_such_upload)?
-            .open(
-                &encryption.ring,
-                Name {
-                    bucket: &rule.origin,
-                    key: &asked.key,
-                },
-            )
-            .map_err(|_| no_such_upload())?;
+        let opened = opened(envelope, asked, rule, encryption)?;
         let number = asked.query("partNumber").unwrap_or_default();
         let (arriving, _) = self.arriving(asked, incoming)?;
         let (plain, sums) = (arriving.length(), arriving.sums());
@@ -149,16 +157,7 @@ impl Gateway {
         incoming: Incoming,
     ) -> Result<Answer, Failed> {
         let (id, envelope) = halves(asked.query("uploadId").unwrap_or_default());
-        let opened = envelope
-            .ok_or_else(no_such_upload)?
-            .open(
-                &encryption.ring,
-                Name {
-                    bucket: &rule.origin,
-                    key: &asked.key,
-                },
-            )
-            .map_err(|_| no_such_upload())?;
+        let opened = opened(envelope, asked, rule, encryption)?;
         let listed = listed(&self.document(asked, incoming).await?)?;
         let (mut parts, segments) = described(&listed)?;
         let manifest = Manifest::new(segments).map_err(|_| bad_order())?;

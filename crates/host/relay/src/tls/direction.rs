@@ -11,15 +11,38 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use super::socket::Stream;
 use crate::ending::Broken;
 
+/// Plain bytes of a full TLS record.
+const RECORD: usize = 16 * 1024;
+
 /// Read before anything is written: four full records, which then leave in one system call.
-const READ: usize = 64 * 1024;
+const READ: usize = 4 * RECORD;
 
 /// Rounds of reading and writing before other connections of this thread get their turn.
 const ROUNDS: usize = 16;
 
-/// The rounds of a direction that is throttled or not: what moves in one turn is counted only after it.
-pub(super) const fn rounds(throttled: bool) -> usize {
-    if throttled { 1 } else { ROUNDS }
+/// What a direction moves before others get their turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn {
+    rounds: usize,
+    /// Bytes read in a round.
+    read: usize,
+}
+
+impl Turn {
+    /// A short one where a throttle holds the direction: it learns only afterwards what has moved.
+    pub(super) const fn new(throttled: bool) -> Self {
+        if throttled {
+            Self {
+                rounds: 1,
+                read: RECORD,
+            }
+        } else {
+            Self {
+                rounds: ROUNDS,
+                read: READ,
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -63,9 +86,9 @@ impl Direction {
         context: &mut Context<'_>,
         source: &mut Stream,
         sink: &mut Stream,
-        rounds: usize,
+        turn: Turn,
     ) -> Poll<Result<(), Broken>> {
-        for _ in 0..rounds {
+        for _ in 0..turn.rounds {
             if self.closed {
                 return Poll::Ready(Ok(()));
             }
@@ -85,7 +108,7 @@ impl Direction {
                 ready!(Pin::new(&mut *sink).poll_shutdown(context)).map_err(Broken::Sink)?;
                 self.closed = true;
             } else {
-                ready!(self.take(context, source, sink))?;
+                ready!(self.take(context, source, sink, turn.read))?;
             }
         }
         context.waker().wake_by_ref();
@@ -98,9 +121,10 @@ impl Direction {
         context: &mut Context<'_>,
         source: &mut Stream,
         sink: &mut Stream,
+        limit: usize,
     ) -> Poll<Result<(), Broken>> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(scratch);
+            let mut buffer = ReadBuf::new(&mut scratch[..limit]);
             while buffer.remaining() > 0 && !self.ended {
                 let before = buffer.filled().len();
                 match Pin::new(&mut *source).poll_read(context, &mut buffer) {

@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use limit::kernel::{Clocks, Reading};
+use limit::kernel::Reading;
 use profile::Side;
 use record::LimitSeconds;
 use record::page::{self, End};
 use sys::sock_diag::TcpSocket;
-use sys::tcp_info::TcpInfo;
 
 use super::Ends;
 use super::past::{Past, Point};
@@ -224,7 +223,7 @@ impl Way {
             return None;
         }
         let info = socket.info?;
-        let reading = reading(&info);
+        let reading = info.reading();
         let span = now.saturating_sub(self.read_at);
         let bytes = info.bytes_acked.map_or(0, units::Bytes::get);
         let division = reading.since(&self.before, span);
@@ -309,24 +308,6 @@ impl Way {
             limits_s: self.limits_s.clone(),
             band: self.past.band(BAND),
         }
-    }
-}
-
-/// What the division of time needs of `TCP_INFO`, windows in segments.
-fn reading(info: &TcpInfo) -> Reading {
-    let clocks = info.busy.zip(info.rwnd_limited).zip(info.sndbuf_limited);
-    Reading {
-        clocks: clocks.map(|((busy, rwnd_limited), sndbuf_limited)| Clocks {
-            busy,
-            rwnd_limited,
-            sndbuf_limited,
-        }),
-        rtt: info.rtt,
-        min_rtt: info.min_rtt,
-        cwnd: info.snd_cwnd.into(),
-        ssthresh: info.snd_ssthresh.map(u64::from),
-        lost: info.lost.into(),
-        retransmissions: info.total_retrans.into(),
     }
 }
 
