@@ -6,19 +6,22 @@
 //!
 //! Settings, all but the first four with a default: `rate` in Mbit/s, `rtt` in ms, `algorithm`, `seconds`
 //! to simulate, `flows` (1), `loss` in packets per 10^9 (0), `ssthresh` in bytes (infinite), `queue` in
-//! bytes (the product of rate and RTT), `bytes` per flow (no end), `trace` in ms (none). Prints one JSON
-//! object; `bench/simulator.py` reads it.
+//! bytes (the product of rate and RTT), `bytes` per flow (no end), `trace` in ms (none), `pcap` for a file
+//! that gets what the first flow's sender sees (none). Prints one JSON object; `bench/simulator.py` reads it.
 
 #![expect(clippy::print_stdout, reason = "a program to be run by hand")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use congestion::Choice;
 use link::{LossSpec, PathSpec};
-use longhaul_sim::{ConnectionId, Side, World};
+use longhaul_sim::{ConnectionId, Ends, Side, World, pcapng};
 use tcp::{Config, Event, ReceiveBuffer};
 use units::{Bytes, LossRate, Rate, Time};
 
@@ -42,6 +45,7 @@ struct Dumbbell {
     finished: Vec<Option<Time>>,
     wanted: u64,
     trace: Option<Duration>,
+    pcap: Option<PathBuf>,
 }
 
 // === impl Settings ===
@@ -124,6 +128,7 @@ impl Dumbbell {
             finished: vec![None; count],
             wanted,
             trace: settings.optional("trace")?.map(Duration::from_millis),
+            pcap: settings.optional("pcap")?,
         })
     }
 
@@ -132,6 +137,9 @@ impl Dumbbell {
         if let Some(interval) = self.trace {
             let watched = self.flows.first().copied().ok_or("no flow")?;
             self.world.watch(&[(watched, Side::Near)], interval);
+        }
+        if self.pcap.is_some() {
+            self.world.record();
         }
         while let Some(notice) = self.world.next(self.until) {
             let number = notice.connection.number();
@@ -149,6 +157,10 @@ impl Dumbbell {
                 }
                 (Side::Near | Side::Far, _) => {}
             }
+        }
+        if let Some(file) = &self.pcap {
+            fs::write(file, self.capture())
+                .map_err(|error| format!("{}: {error}", file.display()))?;
         }
         let series = self.trace.and_then(|_| self.world.watched());
         let trace: Vec<String> = series
@@ -175,5 +187,17 @@ impl Dumbbell {
             finished.collect::<Vec<String>>().join(", "),
             trace.join(", ")
         ))
+    }
+
+    /// What the first flow's sender sees.
+    fn capture(&self) -> Vec<u8> {
+        let first = self.flows.first().copied();
+        pcapng(self.world.log(), |flow| {
+            (Some(flow) == first).then_some(Ends {
+                near: SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 40_000)),
+                far: SocketAddr::from((Ipv4Addr::new(203, 0, 113, 1), 5001)),
+                at: Side::Near,
+            })
+        })
     }
 }

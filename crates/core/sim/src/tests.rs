@@ -366,6 +366,29 @@ fn bbr_keeps_its_rate_where_reno_loses_it() {
 }
 
 #[test]
+fn what_answers_the_repairs_of_one_recovery_takes_nothing_back_in_the_next() {
+    // Startup overflows the short queue so far that one recovery follows the other. A repair of the first
+    // that was answered in the second passed for an original once: the holes were believed filled, and
+    // a timeout repaired them two seconds later. The kernel takes 2.235 s.
+    let path = path(
+        40,
+        Some(Rate::mbit_per_s(20)),
+        Bytes::new(50_000),
+        LossSpec::None,
+    );
+    let near = Config {
+        algorithm: "bbr".parse().unwrap(),
+        ..Config::linux()
+    };
+    let mut flow = Flow::new(&path, &near, &Config::linux());
+    flow.goodput(2_400);
+    let sender = flow.sender();
+    assert!(sender.retransmissions > 100, "{sender:?}");
+    assert_eq!((sender.timeouts, sender.spurious), (0, 0));
+    assert!(sender.acknowledged > 5_000_000, "{sender:?}");
+}
+
+#[test]
 fn a_low_initial_ssthresh_grows_by_one_segment_per_round_trip() {
     // Field case E in small: from 65,535 B on, 45 segments, the window grows linearly.
     let near = Config {

@@ -22,7 +22,7 @@ pub(crate) struct Scoreboard {
     by_time: VecDeque<(Time, u64)>,
     /// Numbers of segments to be sent again; stale where they are not lost any more.
     to_repair: VecDeque<u64>,
-    in_flight: u32,
+    flight: Flight,
     lost: u32,
     sacked_count: u32,
 }
@@ -36,9 +36,18 @@ pub(crate) struct Sent {
     pub(crate) fin: bool,
     pub(crate) fate: Fate,
     pub(crate) transmissions: u32,
+    /// Whether what is in flight of it is a repair.
+    pub(crate) repaired: bool,
     /// When it was last sent.
     pub(crate) at: Time,
     pub(crate) stamp: RateStamp,
+}
+
+/// Segments in flight, and how many of them are repairs (`retrans_out`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Flight {
+    segments: u32,
+    repairs: u32,
 }
 
 /// What the sender believes about a segment.
@@ -93,6 +102,25 @@ impl Sent {
     }
 }
 
+// === impl Flight ===
+
+impl Flight {
+    const fn join(&mut self, sent: &mut Sent, repaired: bool) {
+        sent.fate = Fate::InFlight;
+        sent.repaired = repaired;
+        self.segments += 1;
+        self.repairs += repaired as u32;
+    }
+
+    /// For a segment that is in flight.
+    const fn leave(&mut self, sent: &mut Sent, fate: Fate) {
+        self.segments -= 1;
+        self.repairs -= sent.repaired as u32;
+        sent.repaired = false;
+        sent.fate = fate;
+    }
+}
+
 // === impl Delivery ===
 
 impl Delivery {
@@ -125,7 +153,19 @@ impl Delivery {
 impl Scoreboard {
     /// Segments in flight: sent, neither delivered nor lost.
     pub(crate) const fn in_flight(&self) -> u32 {
-        self.in_flight
+        self.flight.segments
+    }
+
+    /// Repetitions in flight, tail loss probes apart.
+    pub(crate) const fn repairs_in_flight(&self) -> u32 {
+        self.flight.repairs
+    }
+
+    /// Whether anything outstanding was sent again (`tcp_any_retrans_done`), as far as it can hold up what
+    /// is acknowledged.
+    pub(crate) fn was_repaired(&self) -> bool {
+        let first = self.sent.front();
+        self.flight.repairs > 0 || first.is_some_and(|sent| sent.transmissions > 1)
     }
 
     pub(crate) const fn lost(&self) -> u32 {
@@ -153,7 +193,7 @@ impl Scoreboard {
     pub(crate) fn push(&mut self, sent: Sent) {
         self.by_time
             .push_back((sent.at, self.first + self.sent.len() as u64));
-        self.in_flight += 1;
+        self.flight.segments += 1;
         self.sent.push_back(sent);
     }
 
@@ -170,14 +210,14 @@ impl Scoreboard {
                 }
                 break;
             }
-            let Some(sent) = self.sent.pop_front() else {
+            let Some(mut sent) = self.sent.pop_front() else {
                 break;
             };
             self.first += 1;
             match sent.fate {
                 Fate::Sacked => self.sacked_count -= 1,
                 Fate::InFlight => {
-                    self.in_flight -= 1;
+                    self.flight.leave(&mut sent, Fate::Sacked);
                     delivery.add(&sent, highest);
                 }
                 Fate::Lost => {
@@ -220,15 +260,16 @@ impl Scoreboard {
                 && sent.end() <= merged.end
                 && sent.fate != Fate::Sacked
             {
-                let was = core::mem::replace(&mut sent.fate, Fate::Sacked);
-                let copy = *sent;
-                match was {
-                    Fate::InFlight => self.in_flight -= 1,
-                    Fate::Lost => self.lost -= 1,
+                match sent.fate {
+                    Fate::InFlight => self.flight.leave(sent, Fate::Sacked),
+                    Fate::Lost => {
+                        sent.fate = Fate::Sacked;
+                        self.lost -= 1;
+                    }
                     Fate::Sacked => {}
                 }
                 self.sacked_count += 1;
-                delivery.add(&copy, highest);
+                delivery.add(sent, highest);
             }
             index += 1;
         }
@@ -278,8 +319,7 @@ impl Scoreboard {
                 // its own time and needs no walk over the rest.
                 return (found, Some(due));
             }
-            sent.fate = Fate::Lost;
-            self.in_flight -= 1;
+            self.flight.leave(sent, Fate::Lost);
             self.lost += 1;
             found += 1;
             self.to_repair.push_back(number);
@@ -309,8 +349,7 @@ impl Scoreboard {
                 break;
             }
             if sent.fate == Fate::InFlight && sent.transmissions == 1 {
-                sent.fate = Fate::Lost;
-                self.in_flight -= 1;
+                self.flight.leave(sent, Fate::Lost);
                 self.lost += 1;
                 found += 1;
                 self.to_repair.push_back(self.first + index as u64);
@@ -323,8 +362,7 @@ impl Scoreboard {
     pub(crate) fn lose_first(&mut self) -> u32 {
         match self.sent.front_mut() {
             Some(sent) if sent.fate == Fate::InFlight => {
-                sent.fate = Fate::Lost;
-                self.in_flight -= 1;
+                self.flight.leave(sent, Fate::Lost);
                 self.lost += 1;
                 self.to_repair.push_front(self.first);
                 1
@@ -342,9 +380,8 @@ impl Scoreboard {
                 continue;
             }
             if sent.fate == Fate::InFlight {
-                self.in_flight -= 1;
+                self.flight.leave(sent, Fate::Lost);
                 self.lost += 1;
-                sent.fate = Fate::Lost;
             }
             self.to_repair.push_back(self.first + index as u64);
         }
@@ -355,8 +392,7 @@ impl Scoreboard {
         self.sacked.clear();
         for sent in &mut self.sent {
             if sent.fate == Fate::Sacked {
-                sent.fate = Fate::InFlight;
-                self.in_flight += 1;
+                self.flight.join(sent, false);
                 self.sacked_count -= 1;
             }
         }
@@ -376,7 +412,7 @@ impl Scoreboard {
         self.first += old.len() as u64;
         self.by_time.clear();
         self.to_repair.clear();
-        (self.in_flight, self.lost, self.sacked_count) = (0, 0, 0);
+        (self.flight, self.lost, self.sacked_count) = (Flight::default(), 0, 0);
         let mut in_flight = Vec::new();
         for sent in old {
             let long = sent.len > mss && sent.fate != Fate::Sacked;
@@ -391,9 +427,17 @@ impl Scoreboard {
                 };
                 let last = start + u64::from(len) >= end;
                 let number = self.first + self.sent.len() as u64;
+                let mut piece = Sent {
+                    start,
+                    len,
+                    fin: sent.fin && last,
+                    fate,
+                    repaired: false,
+                    ..sent
+                };
                 match fate {
                     Fate::InFlight => {
-                        self.in_flight += 1;
+                        self.flight.join(&mut piece, sent.repaired);
                         in_flight.push((sent.at, number));
                     }
                     Fate::Lost => {
@@ -402,13 +446,7 @@ impl Scoreboard {
                     }
                     Fate::Sacked => self.sacked_count += 1,
                 }
-                self.sent.push_back(Sent {
-                    start,
-                    len,
-                    fin: sent.fin && last,
-                    fate,
-                    ..sent
-                });
+                self.sent.push_back(piece);
                 start += u64::from(len);
             }
         }
@@ -427,8 +465,7 @@ impl Scoreboard {
             if let Some(sent) = index.and_then(|index| self.sent.get_mut(index))
                 && sent.fate == Fate::Lost
             {
-                sent.fate = Fate::InFlight;
-                self.in_flight += 1;
+                self.flight.join(sent, false);
                 self.lost -= 1;
             }
         }
@@ -443,28 +480,24 @@ impl Scoreboard {
     pub(crate) fn repair(&mut self, now: Time, stamp: RateStamp) -> Option<Sent> {
         let index = self.next_repair()?;
         self.to_repair.pop_front();
-        self.lost -= 1;
-        self.in_flight += 1;
-        Some(self.repeat(index, now, stamp))
+        Some(self.repeat(index, now, stamp, true))
     }
 
     /// Sends the last segment again at `now`, whatever its fate (a tail loss probe).
     pub(crate) fn repeat_last(&mut self, now: Time, stamp: RateStamp) -> Option<Sent> {
         let index = self.sent.len().checked_sub(1)?;
-        match self.sent[index].fate {
-            Fate::InFlight => {}
-            Fate::Lost => {
-                self.lost -= 1;
-                self.in_flight += 1;
-            }
-            Fate::Sacked => return None,
-        }
-        Some(self.repeat(index, now, stamp))
+        let Sent { fate, repaired, .. } = self.sent[index];
+        (fate != Fate::Sacked).then(|| self.repeat(index, now, stamp, repaired))
     }
 
-    fn repeat(&mut self, index: usize, now: Time, stamp: RateStamp) -> Sent {
+    fn repeat(&mut self, index: usize, now: Time, stamp: RateStamp, repaired: bool) -> Sent {
         let sent = &mut self.sent[index];
-        sent.fate = Fate::InFlight;
+        match sent.fate {
+            Fate::InFlight => self.flight.leave(sent, Fate::Lost),
+            Fate::Lost => self.lost -= 1,
+            Fate::Sacked => self.sacked_count -= 1,
+        }
+        self.flight.join(sent, repaired);
         sent.transmissions = sent.transmissions.saturating_add(1);
         sent.at = now;
         sent.stamp = stamp;
@@ -497,7 +530,10 @@ impl Scoreboard {
             let segments = self.sent.iter().filter(|sent| sent.fate == fate);
             u32::try_from(segments.count())
         };
-        assert_eq!(count(Fate::InFlight), Ok(self.in_flight));
+        assert_eq!(count(Fate::InFlight), Ok(self.flight.segments));
+        let repaired = self.sent.iter().filter(|sent| sent.repaired);
+        let repairs = usize::try_from(self.flight.repairs);
+        assert_eq!(Ok(repaired.count()), repairs);
         assert_eq!(count(Fate::Lost), Ok(self.lost));
         assert_eq!(count(Fate::Sacked), Ok(self.sacked_count));
         let adjacent = self.sent.iter().zip(self.sent.iter().skip(1));
@@ -523,6 +559,7 @@ mod tests {
                 fin: false,
                 fate: Fate::InFlight,
                 transmissions: 1,
+                repaired: false,
                 at: Time::from_millis(number),
                 stamp: RateStamp::default(),
             });

@@ -468,6 +468,7 @@ impl Sender {
             fin,
             fate: Fate::InFlight,
             transmissions: 1,
+            repaired: false,
             at: now,
             stamp,
         });

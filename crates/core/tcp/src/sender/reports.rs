@@ -5,7 +5,7 @@ use core::time::Duration;
 use congestion::{Acknowledgement, DeliveryRate};
 use units::Time;
 
-use super::spurious::{TimeoutCheck, Undo};
+use super::spurious::TimeoutCheck;
 use super::{Report, Sender};
 use crate::config::LossDetection;
 use crate::recovery::{Phase, Reduction};
@@ -206,11 +206,13 @@ impl Sender {
     pub(super) fn advance_phase(&mut self, now: Time, advanced: bool, lost: u32) {
         match self.phase {
             Phase::Open => {
-                if lost > 0 {
+                self.first_repair_at = None;
+                if self.board.lost() > 0 {
                     self.enter_recovery(now);
                 }
             }
             Phase::Reduced { until } => {
+                self.first_repair_at = None;
                 if lost > 0 {
                     // The window has been reduced for this flight already.
                     self.begin_recovery();
@@ -233,8 +235,8 @@ impl Sender {
     pub(super) fn enter_recovery(&mut self, now: Time) {
         let cwnd = self.cwnd();
         let in_flight = self.in_flight();
+        self.begin_undo();
         self.begin_recovery();
-        self.undo = Some(Undo::new(self.una));
         self.fall_to_pipe();
         self.controller.on_congestion_event(now, in_flight);
         self.tell_reduction = self.ecn;
@@ -247,7 +249,6 @@ impl Sender {
     fn begin_recovery(&mut self) {
         self.phase = Phase::Recovery { until: self.nxt };
         self.recover = self.nxt;
-        self.first_repair_at = None;
         self.tail_probe = None;
     }
 
@@ -274,7 +275,6 @@ impl Sender {
         self.timeout_check = TimeoutCheck::Off;
         self.reduction = None;
         self.duplicate_acks = 0;
-        self.first_repair_at = None;
         self.rack.on_recovery_end();
         self.controller.on_recovery_end(now);
     }

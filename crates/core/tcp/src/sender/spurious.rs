@@ -32,10 +32,11 @@ pub(super) enum TimeoutCheck {
 // === impl Undo ===
 
 impl Undo {
-    pub(super) const fn new(marker: u64) -> Self {
+    /// `under_way` repetitions of before may yet be reported as duplicates (`tcp_init_undo`).
+    pub(super) fn new(marker: u64, under_way: u32) -> Self {
         Self {
             marker,
-            needed: None,
+            needed: (under_way > 0).then_some(under_way),
         }
     }
 
@@ -85,12 +86,21 @@ impl Sender {
     }
 
     /// RFC 3522 (Eifel): the ACK that ends the wait echoes a time before the first repetition, so it was
-    /// caused by the original, and nothing had been lost.
+    /// caused by the original, and nothing had been lost (`tcp_packet_delayed`).
     fn answers_original(&self, report: &Report) -> bool {
         let (Some(echoed), Some(repaired)) = (report.echoed_at, self.first_repair_at) else {
             return false;
         };
-        !self.phase.is_orderly() && echoed < floor_millis(repaired)
+        let early = echoed < floor_millis(repaired);
+        match self.phase {
+            Phase::Open | Phase::Reduced { .. } => false,
+            // In the middle of it, while other repairs are under way, nobody knows what they will tell
+            // (`tcp_try_undo_partial`).
+            Phase::Recovery { until } => {
+                early && (self.una >= until || self.board.repairs_in_flight() == 0)
+            }
+            Phase::Loss { .. } => early,
+        }
     }
 
     /// RFC 5682 section 3.1, in the form of Linux' `tcp_process_loss`; whether the timeout was spurious.
@@ -122,9 +132,24 @@ impl Sender {
         false
     }
 
+    /// A reduction begins: when and whether its repairs turn out to have been needless is looked at from now.
+    pub(super) fn begin_undo(&mut self) {
+        let probe = self.tail_probe.is_some_and(|probe| probe.repeated);
+        let under_way = self.board.repairs_in_flight() + u32::from(probe);
+        self.undo = Some(Undo::new(self.una, under_way));
+        if !self.board.was_repaired() {
+            // Otherwise what answers a repair of before would pass for an original that was only late
+            // (`tcp_retrans_stamp_cleanup`).
+            self.first_repair_at = None;
+        }
+    }
+
     fn take_back(&mut self, now: Time) {
         self.undo = None;
-        self.board.restore_lost();
+        if !matches!(self.phase, Phase::Recovery { until } if self.una >= until) {
+            // What was found lost since is another matter (`tcp_try_undo_recovery`).
+            self.board.restore_lost();
+        }
         self.controller.undo();
         self.counters.spurious += 1;
         if self.phase != Phase::Open {

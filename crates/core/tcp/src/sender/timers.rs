@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::Time;
 
-use super::spurious::{TimeoutCheck, Undo};
+use super::spurious::TimeoutCheck;
 use super::{Fragment, Sender};
 use crate::probes::{Purpose, TailProbe, Timer, probe_timeout};
 use crate::recovery::Phase;
@@ -124,8 +124,7 @@ impl Sender {
         if !repeated {
             self.fall_to_pipe();
             self.controller.on_timeout(now, self.in_flight());
-            self.first_repair_at = None;
-            self.undo = Some(Undo::new(self.una));
+            self.begin_undo();
             self.tell_reduction = self.ecn;
         }
         self.timeout_check = if check {
