@@ -101,13 +101,14 @@ usage: cargo xtask fuzz NAME [--minutes N] [--cores N] [--seed N]
   --cores    how many inputs are tried at a time (default 1)
   --seed     which inputs; printed where it is not given";
 
-/// An input that takes longer is a fault of its own.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// An input that takes more CPU time, in seconds, is a fault of its own. Not time on the wall: a process
+/// that was stopped, or got no processor, is not stuck.
+const PATIENCE: f64 = 60.0;
 
 struct Plan {
     targets: Vec<&'static Target>,
     time: Duration,
-    cores: u64,
+    cores: u32,
     seed: u64,
 }
 
@@ -153,7 +154,7 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan> {
             .with_context(|| format!("`{flag}` needs a whole number\n{USAGE}"))?;
         match flag.as_str() {
             "--minutes" => plan.time = Duration::from_secs(number.saturating_mul(60)),
-            "--cores" => plan.cores = number.max(1),
+            "--cores" => plan.cores = u32::try_from(number).unwrap_or(u32::MAX).max(1),
             "--seed" => plan.seed = number,
             _ => bail!("`{flag}` is unknown\n{USAGE}"),
         }
@@ -179,10 +180,11 @@ fn fuzz(target: &'static Target, time: Duration, plan: &Plan) -> Result<usize> {
     );
     let stop = AtomicBool::new(false);
     let workers: Vec<_> = (0..plan.cores)
-        .map(|number| Worker::new(target.body, target.longest, plan.seed, number))
+        .map(|number| Worker::new(target.body, target.longest, plan.seed, number.into()))
         .collect();
     let mut places = BTreeMap::new();
     let cpu_before = cpu_seconds();
+    let mut progress = vec![(0, cpu_before); workers.len()];
     thread::scope(|scope| -> Result<()> {
         let (tell, found) = channel();
         for worker in &workers {
@@ -201,8 +203,13 @@ fn fuzz(target: &'static Target, time: Duration, plan: &Plan) -> Result<usize> {
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
-            for worker in &workers {
-                if let Some(input) = worker.stuck_on(PATIENCE) {
+            for (worker, progress) in workers.iter().zip(&mut progress) {
+                if worker.inputs() != progress.0 {
+                    *progress = (worker.inputs(), cpu_seconds());
+                }
+                // The process's time is that of all workers, of which each has its share at least.
+                let stuck = cpu_seconds() - progress.1 > PATIENCE * f64::from(plan.cores);
+                if let Some(input) = worker.under_way().filter(|_| stuck) {
                     let path = folder.join(format!("slow-{:016x}", input::hash(&input)));
                     fs::write(&path, &input)
                         .with_context(|| format!("cannot write {}", path.display()))?;

@@ -6,7 +6,6 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use super::input::{self, Random};
 
@@ -21,7 +20,7 @@ pub(super) struct Worker {
     longest: usize,
     seed: u64,
     inputs: AtomicU64,
-    current: Mutex<Option<(Instant, Vec<u8>)>>,
+    current: Mutex<Option<Vec<u8>>>,
 }
 
 /// A new fault.
@@ -59,7 +58,7 @@ impl Worker {
         let mut known = BTreeSet::new();
         while !stop.load(Ordering::Acquire) {
             let input = input::make(&mut random, corpus, self.longest);
-            *self.current() = Some((Instant::now(), input.clone()));
+            *self.current() = Some(input.clone());
             let place = self.place_of_failure(&input);
             *self.current() = None;
             self.inputs.fetch_add(1, Ordering::Relaxed);
@@ -82,14 +81,12 @@ impl Worker {
         self.inputs.load(Ordering::Relaxed)
     }
 
-    /// The input that has been tried for longer than `patience`.
-    pub(super) fn stuck_on(&self, patience: Duration) -> Option<Vec<u8>> {
-        let current = self.current();
-        let (since, input) = current.as_ref()?;
-        (since.elapsed() > patience).then(|| input.clone())
+    /// The input that is being tried.
+    pub(super) fn under_way(&self) -> Option<Vec<u8>> {
+        self.current().clone()
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<(Instant, Vec<u8>)>> {
+    fn current(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
