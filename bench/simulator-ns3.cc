@@ -81,12 +81,16 @@ main(int argc, char** argv)
     uint32_t ssthresh = 0xffffffff;
     uint32_t queue = 0;
     double trace = 0.0;
+    uint32_t acks = 2;
+    std::string drop;
     std::string algorithm = "TcpNewReno";
     CommandLine arguments;
     arguments.AddValue("rate", "Mbit/s", rate);
     arguments.AddValue("rtt", "ms", rtt);
     arguments.AddValue("seconds", "simulated", seconds);
     arguments.AddValue("loss", "packets per 10^9", loss);
+    arguments.AddValue("drop", "numbers of the packets that are lost, from 0, as 700,2000", drop);
+    arguments.AddValue("acks", "segments per ACK", acks);
     arguments.AddValue("ssthresh", "bytes", ssthresh);
     arguments.AddValue("queue", "bytes", queue);
     arguments.AddValue("bytes", "to transfer; 0 for no end", wanted);
@@ -101,6 +105,7 @@ main(int argc, char** argv)
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(segment));
     Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
     Config::SetDefault("ns3::TcpSocket::InitialSlowStartThreshold", UintegerValue(ssthresh));
+    Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(acks));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(buffer));
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(buffer));
 
@@ -119,6 +124,18 @@ main(int argc, char** argv)
         Ptr<RateErrorModel> errors = CreateObject<RateErrorModel>();
         errors->SetUnit(RateErrorModel::ERROR_UNIT_PACKET);
         errors->SetRate(loss / 1e9);
+        devices.Get(1)->SetAttribute("ReceiveErrorModel", PointerValue(errors));
+    }
+    if (!drop.empty())
+    {
+        std::list<uint32_t> numbers;
+        std::istringstream words(drop);
+        for (std::string word; std::getline(words, word, ',');)
+        {
+            numbers.push_back(static_cast<uint32_t>(std::stoul(word)));
+        }
+        Ptr<ReceiveListErrorModel> errors = CreateObject<ReceiveListErrorModel>();
+        errors->SetList(numbers);
         devices.Get(1)->SetAttribute("ReceiveErrorModel", PointerValue(errors));
     }
     InternetStackHelper stack;

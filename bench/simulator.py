@@ -48,13 +48,25 @@ BESIDE = [
     (1000, 60, "cubic", 5, 0, 7_000_000),
     (1000, 60, "reno", 5, 10_000, 7_000_000),
 ]
-# Completion: Mbit/s, RTT, bytes, ssthresh.
+# Completion: Mbit/s, RTT, bytes, initial ssthresh in bytes, numbers of the packets that are lost.
 COMPLETION = [
-    (100, 20, 10_000_000, 200_000),
-    (100, 100, 10_000_000, 1_000_000),
-    (1000, 10, 100_000_000, 1_000_000),
+    (100, 20, 10_000_000, 200_000, []),
+    (100, 100, 10_000_000, 1_000_000, []),
+    (1000, 10, 100_000_000, 1_000_000, []),
+    (50, 40, 20_000_000, 200_000, [6000]),
+    (50, 40, 20_000_000, 200_000, [4000, 7000, 10000]),
+    (20, 160, 10_000_000, 400_000, [3000]),
 ]
-CLASSES = {"reno": "TcpNewReno", "cubic": "TcpCubic", "highspeed": "TcpHighSpeed", "bbr": "TcpBbr"}
+# Our algorithm, the class in ns-3, and after how many segments its receiver sends an ACK. NewReno, HighSpeed
+# and Westwood+ count ACKs there and segments here (RFC 3465): with one ACK per segment that is the same.
+CLASSES = [
+    ("cubic", "TcpCubic", 2),
+    ("bbr", "TcpBbr", 2),
+    ("reno", "TcpLinuxReno", 2),
+    ("reno", "TcpNewReno", 1),
+    ("highspeed", "TcpHighSpeed", 1),
+    ("westwood", "TcpWestwoodPlus", 1),
+]
 
 
 def run(command):
@@ -144,7 +156,8 @@ def beside(ours, theirs):
     for rate, rtt, algorithm, seconds, loss, ssthresh in BESIDE:
         own, used = run([ours, f"algorithm={algorithm}",
                          *settings(rate, rtt, seconds, loss, ssthresh, product(rate, rtt), "{}={}")])
-        other, _ = run([theirs, f"--algorithm={CLASSES[algorithm]}",
+        name = next(name for ours, name, _ in CLASSES if ours == algorithm)
+        other, _ = run([theirs, f"--algorithm={name}",
                         *settings(rate, rtt, seconds, loss, ssthresh, product(rate, rtt), "--{}={}")])
         mine, its = own["segments"] / used, other["segments"] / other["cpu_s"]
         print(f"| {told(rate, rtt, loss)} | {algorithm} | {mine / 1e6:.2f} M | {its / 1e3:.1f} k "
@@ -162,20 +175,29 @@ def mean_difference(ours, theirs):
 
 
 def completion(ours, theirs):
-    print("\n| transfer | algorithm | ours s | ns-3 s | difference | windows, mean difference |")
-    print("|---|---|---|---|---|---|")
-    for rate, rtt, size, ssthresh in COMPLETION:
-        for algorithm, name in CLASSES.items():
-            # Twice the product: what is compared is growth, not how a queue overflows.
+    print("\n| transfer | lost | algorithm, class in ns-3 | segments per ACK | ours s | ns-3 s | difference "
+          "| windows, mean difference |")
+    print("|---|---|---|---|---|---|---|---|")
+    differences = []
+    for rate, rtt, size, ssthresh, lost in COMPLETION:
+        for algorithm, name, acks in CLASSES:
+            # Twice the product: what is compared is growth and repair, not how a queue overflows.
             common = (rate, rtt, 60, 0, ssthresh, 2 * product(rate, rtt))
+            drop = ",".join(map(str, lost))
             own, _ = run([ours, f"algorithm={algorithm}", f"bytes={size}", "trace=5",
+                          *(["acks=each"] if acks == 1 else []), *([f"drop={drop}"] if lost else []),
                           *settings(*common, "{}={}")])
-            other, _ = run([theirs, f"--algorithm={name}", f"--bytes={size}", "--trace=5",
-                            *settings(*common, "--{}={}")])
+            other, _ = run([theirs, f"--algorithm={name}", f"--bytes={size}", "--trace=5", f"--acks={acks}",
+                            *([f"--drop={drop}"] if lost else []), *settings(*common, "--{}={}")])
             mine, its = own["finished_s"][0], other["finished_s"]
             windows = mean_difference(own["cwnd"], other["cwnd"])
-            print(f"| {size // 1_000_000} MB, {told(rate, rtt, 0)} | {algorithm} | {mine:.3f} | {its:.3f} "
-                  f"| {mine / its - 1:+.1%} | {'-' if windows is None else f'{windows:.1%}'} |", flush=True)
+            differences.append(abs(mine / its - 1))
+            print(f"| {size // 1_000_000} MB, {told(rate, rtt, 0)} | {drop or '-'} | {algorithm}, {name} | {acks} "
+                  f"| {mine:.3f} | {its:.3f} | {mine / its - 1:+.1%} "
+                  f"| {'-' if windows is None else f'{windows:.1%}'} |", flush=True)
+    differences.sort()
+    print(f"\n{len(differences)} cells: median {statistics.median(differences):.1%}, 95th percentile "
+          f"{differences[int(0.95 * (len(differences) - 1))]:.1%}, worst {differences[-1]:.1%}")
 
 
 def main():

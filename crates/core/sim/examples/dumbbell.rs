@@ -5,9 +5,11 @@
 //! ```
 //!
 //! Settings, all but the first four with a default: `rate` in Mbit/s, `rtt` in ms, `algorithm`, `seconds`
-//! to simulate, `flows` (1), `loss` in packets per 10^9 (0), `ssthresh` in bytes (infinite), `queue` in
-//! bytes (the product of rate and RTT), `bytes` per flow (no end), `trace` in ms (none), `pcap` for a file
-//! that gets what the first flow's sender sees (none). Prints one JSON object; `bench/simulator.py` reads it.
+//! to simulate, `flows` (1), `loss` in packets per 10^9 (0) or `drop` with the numbers of the packets that
+//! are lost on their way out, from 0 and ascending (`drop=700,2000`), `ssthresh` in bytes (infinite),
+//! `queue` in bytes (the product of rate and RTT), `acks` (`linux`, or `each` for one per segment), `bytes`
+//! per flow (no end), `trace` in ms (none), `pcap` for a file that gets what the first flow's sender sees
+//! (none). Prints one JSON object; `bench/simulator.py` reads it.
 
 #![expect(clippy::print_stdout, reason = "a program to be run by hand")]
 
@@ -22,7 +24,7 @@ use std::time::Duration;
 use congestion::Choice;
 use link::{LossSpec, PathSpec};
 use longhaul_sim::{ConnectionId, Ends, Side, World, pcapng};
-use tcp::{Config, Event, ReceiveBuffer};
+use tcp::{AckPolicy, Config, Event, ReceiveBuffer};
 use units::{Bytes, LossRate, Rate, Time};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -98,6 +100,10 @@ impl Dumbbell {
         if let Some(loss) = loss.filter(|loss| *loss != LossRate::ZERO) {
             path.forward.loss = LossSpec::Bernoulli(loss);
         }
+        if let Some(numbers) = settings.optional::<String>("drop")? {
+            let numbers: Result<_, _> = numbers.split(',').map(str::parse).collect();
+            path.forward.loss = LossSpec::Listed(numbers?);
+        }
         let choice: Choice = settings.wanted::<String>("algorithm")?.parse()?;
         let near = Config {
             algorithm: choice.algorithm,
@@ -106,7 +112,15 @@ impl Dumbbell {
             initial_ssthresh: settings.optional("ssthresh")?.map(Bytes::new),
             ..Config::linux()
         };
+        let acks: Option<String> = settings.optional("acks")?;
         let far = Config {
+            ack_policy: match acks.as_deref() {
+                None | Some("linux") => AckPolicy::Linux,
+                Some("each") => AckPolicy::Immediate,
+                Some(other) => {
+                    return Err(format!("`acks={other}` is neither `linux` nor `each`").into());
+                }
+            },
             receive_buffer: ReceiveBuffer::Autotuned {
                 initial: Bytes::kib(64),
                 max: Bytes::mib(512),
