@@ -38,6 +38,10 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// Whether segments are spread over time.
     pub pacing: Pacing,
+    /// How much of a paced flight may leave together, as time at its rate. None where timers are exact, as
+    /// in virtual time. On a host a timer costs more than the gap between two segments at some hundred
+    /// Mbit/s: Linux lets a millisecond's worth go at once (`sk_pacing_shift` 10).
+    pub pacing_quantum: Duration,
     /// When data is acknowledged.
     pub ack_policy: AckPolicy,
     /// Whether a short segment waits for outstanding data (RFC 9293 section 3.7.4).
@@ -180,6 +184,7 @@ impl Config {
             initial_ssthresh: None,
             algorithm: Algorithm::Cubic(SlowStart::HyStart),
             pacing: Pacing::Off,
+            pacing_quantum: Duration::ZERO,
             ack_policy: AckPolicy::Linux,
             nagle: true,
             silly_window_avoidance: true,

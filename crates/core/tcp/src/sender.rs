@@ -581,9 +581,10 @@ impl Sender {
         }
     }
 
-    /// Two segments may leave together: the pacer looks one segment ahead, as timers are not exact.
+    /// Whether the next segment is further ahead of its time than may be. Whoever waits does so until its
+    /// very time, so that a whole quantum follows, and the rate stays exact.
     fn blocked_by_pacing(&self, now: Time) -> bool {
-        self.pacer.next_at > now
+        self.pacer.next_at > now + self.config.pacing_quantum
     }
 
     //= https://www.rfc-editor.org/rfc/rfc3042#section-2

@@ -33,4 +33,4 @@ mod pattern;
 mod reading;
 
 pub use failure::FlowError;
-pub use live::Progress;
+pub use live::{FlowProgress, Progress};

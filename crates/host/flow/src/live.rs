@@ -12,6 +12,8 @@ use crate::incoming::{MOST_POINTS, thin};
 /// A connection as its sampler sees it.
 #[derive(Debug)]
 pub(crate) struct Live {
+    /// Number of the flow.
+    index: u64,
     pub(crate) stream: Arc<dyn Stream>,
     opened_at: Instant,
     /// Payload bytes received here.
@@ -20,20 +22,29 @@ pub(crate) struct Live {
 }
 
 /// All flows at a moment, for whoever watches.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// Since the run began.
     pub elapsed: Duration,
-    /// Connections open.
-    pub open: usize,
+    /// Those whose connections are open.
+    pub flows: Vec<FlowProgress>,
     /// Payload bytes that reached their receiver so far, as far as this end knows: acknowledged by the
-    /// peer, or received here.
+    /// peer, or received here. With those of connections that have gone.
     pub bytes: u64,
-    /// Congestion windows together, in bytes.
+}
+
+/// One flow at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowProgress {
+    /// Its number, as in the record.
+    pub index: u64,
+    /// Payload bytes that reached their receiver so far, as far as this end knows.
+    pub bytes: u64,
+    /// Congestion window, in bytes.
     pub cwnd: u64,
-    /// Smallest smoothed round-trip time.
+    /// Smoothed round-trip time; zero before there is one.
     pub rtt_s: f64,
-    /// Segments retransmitted so far by those that are open.
+    /// Segments retransmitted so far.
     pub retransmits: u64,
 }
 
@@ -51,8 +62,9 @@ pub(crate) struct Sampler {
 // === impl Live ===
 
 impl Live {
-    pub(crate) fn new(stream: Arc<dyn Stream>) -> Self {
+    pub(crate) fn new(index: u64, stream: Arc<dyn Stream>) -> Self {
         Self {
+            index,
             stream,
             opened_at: Instant::now(),
             received: AtomicU64::new(0),
@@ -72,6 +84,18 @@ impl Live {
             thin(&mut samples);
         }
         Some(sample)
+    }
+
+    /// Takes a sample, and says how it stands.
+    fn look(&self) -> FlowProgress {
+        let sample = self.sample().unwrap_or_default();
+        FlowProgress {
+            index: self.index,
+            bytes: self.received.load(Ordering::Relaxed) + sample.acknowledged,
+            cwnd: sample.cwnd,
+            rtt_s: sample.rtt_s,
+            retransmits: sample.retransmits,
+        }
     }
 
     /// What was sampled so far, which is forgotten.
@@ -131,25 +155,13 @@ impl Sampler {
 
     fn look(&self, start: Instant) -> Progress {
         let open = locked(&self.open).clone();
-        let mut progress = Progress {
+        let flows: Vec<FlowProgress> = open.iter().map(|live| live.look()).collect();
+        let carried: u64 = flows.iter().map(|flow| flow.bytes).sum();
+        Progress {
             elapsed: start.elapsed(),
-            open: open.len(),
-            bytes: self.gone.load(Ordering::Relaxed),
-            ..Progress::default()
-        };
-        for live in open {
-            progress.bytes += live.received.load(Ordering::Relaxed);
-            let Some(sample) = live.sample() else {
-                continue;
-            };
-            progress.bytes += sample.acknowledged;
-            progress.cwnd += sample.cwnd;
-            progress.retransmits += sample.retransmits;
-            if progress.rtt_s == 0.0 || sample.rtt_s < progress.rtt_s {
-                progress.rtt_s = sample.rtt_s;
-            }
+            bytes: self.gone.load(Ordering::Relaxed) + carried,
+            flows,
         }
-        progress
     }
 }
 

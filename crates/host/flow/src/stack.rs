@@ -40,6 +40,8 @@ use endpoint::Endpoint;
 
 /// First of the ports from which connections are made.
 const EPHEMERAL: u16 = 32_768;
+/// What a paced flow may send at once: as Linux.
+const PACING_QUANTUM: Duration = Duration::from_millis(1);
 /// How long connections may take to end properly when the stack goes.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -88,6 +90,7 @@ impl Stack {
         //# If an MSS Option is not received at connection setup, TCP
         //# implementations MUST assume a default send MSS of 536 (576 - 40) for
         //# IPv4 or 1220 (1280 - 60) for IPv6 (MUST-15).
+        config.pacing_quantum = PACING_QUANTUM;
         config.assumed_mss = if address.is_ipv4() { 536 } else { 1220 };
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let random = RandomState::new();

@@ -6,6 +6,7 @@ mod engine;
 mod play;
 mod server;
 mod table;
+mod ticker;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -3,13 +3,14 @@
 use core::time::Duration;
 
 use std::boxed::Box;
+use std::vec::Vec;
 
 use congestion::{Algorithm, SlowStart};
-use units::{Bytes, Time};
+use units::{Bytes, Rate, Time};
 use wire::TcpFlags;
 
 use crate::fuzz::pair::{Fate, Fates, Pair};
-use crate::{Config, Event, LossDetection, ReceiveBuffer, State};
+use crate::{Config, Event, LossDetection, Pacing, ReceiveBuffer, State};
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -410,4 +411,43 @@ fn lose_data(numbers: &'static [u64]) -> Fates {
         }
         Fate::Deliver
     })
+}
+
+#[test]
+fn a_paced_flight_leaves_in_quanta_and_at_its_rate() {
+    // At 10 Mbit/s a segment of 1448 bytes takes 1.158 ms; five of them, and a little, are 5 ms.
+    let departures = |pacing_quantum| {
+        let client = Config {
+            pacing: Pacing::AtMost(Rate::mbit_per_s(10)),
+            pacing_quantum,
+            initial_cwnd: 2_000,
+            send_buffer: Bytes::mib(4),
+            send_buffer_grows: false,
+            ..Config::linux()
+        };
+        let server = Config {
+            receive_buffer: ReceiveBuffer::Fixed(Bytes::mib(4)),
+            ..Config::linux()
+        };
+        let (pair, _) = run(client, server, 1_000 * 1_448);
+        let sent = pair.ends[0].sent_segments.iter();
+        sent.filter(|(_, segment)| segment.payload > 0)
+            .map(|(at, _)| *at)
+            .collect::<Vec<Time>>()
+    };
+    let together = |times: &[Time]| {
+        // Before the first ACK nothing but the pacer lets a segment go.
+        let first = times.iter().filter(|at| at.since(times[0]) < RTT);
+        let mut first: Vec<Time> = first.copied().collect();
+        let segments = first.len();
+        first.dedup();
+        segments / first.len()
+    };
+    let quantum = Duration::from_millis(5);
+    let (exact, bundled) = (departures(Duration::ZERO), departures(quantum));
+    assert_eq!([exact.len(), bundled.len()], [1_000; 2]);
+    assert_eq!([together(&exact), together(&bundled)], [1, 5]);
+    let took = |times: &[Time]| times[999].since(times[0]);
+    assert!(took(&exact) >= Duration::from_millis(1_157));
+    assert!(took(&exact).abs_diff(took(&bundled)) <= quantum);
 }

@@ -64,7 +64,7 @@ fn open(run: &Run<'_>, flow: &mut Flow, begun: Instant, asks: &[Ask]) -> Result<
     flow.local = stream.local().map(|address| address.to_string());
     flow.peer = stream.peer().map(|address| address.to_string());
     flow.congestion_control = stream.congestion_control();
-    let live = Arc::new(Live::new(Arc::clone(&stream)));
+    let live = Arc::new(Live::new(flow.index, Arc::clone(&stream)));
     run.sampler.add(&live);
     let mut connection = Connection {
         run,

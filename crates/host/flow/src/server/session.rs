@@ -242,7 +242,7 @@ impl Session<'_> {
         waiting: &mut VecDeque<Job>,
     ) -> io::Result<u64> {
         let interval = Duration::from_nanos(self.hello.interval_ns);
-        let live = Arc::new(Live::new(Arc::clone(self.stream)));
+        let live = Arc::new(Live::new(0, Arc::clone(self.stream)));
         let sampler = Sampler::default();
         sampler.add(&live);
         let sent = thread::scope(|scope| {

@@ -13,8 +13,8 @@ use record::flow::Document;
 use units::{Bytes, Span};
 
 use super::arguments::{Client, Way};
-use super::table::{self, Ticker};
-use super::{engine, on_signal};
+use super::ticker::Ticker;
+use super::{engine, on_signal, table};
 use crate::commands::lab;
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;

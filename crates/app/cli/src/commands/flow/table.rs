@@ -1,88 +1,8 @@
-//! What a person sees of a flow: a live line, then a table.
+//! What a person sees of a flow in the end: a table.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 
-use flow::Progress;
 use record::flow::{Direction, Document, Flow, Transfer};
-
-/// Steps of the sparkline.
-const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Intervals that the sparkline remembers.
-const WIDTH: usize = 32;
-
-/// One line on the terminal that says how it stands.
-pub(super) struct Ticker {
-    on: bool,
-    last: Progress,
-    rates: VecDeque<f64>,
-}
-
-// === impl Ticker ===
-
-impl Ticker {
-    pub(super) fn new(on: bool) -> Self {
-        Self {
-            on,
-            last: Progress::default(),
-            rates: VecDeque::new(),
-        }
-    }
-
-    pub(super) fn show(&mut self, progress: &Progress) {
-        if !self.on {
-            return;
-        }
-        let span = progress.elapsed.saturating_sub(self.last.elapsed);
-        let bytes = progress.bytes.saturating_sub(self.last.bytes);
-        let rate = units::Bytes::new(bytes).checked_per(span);
-        self.last = *progress;
-        self.rates
-            .push_back(rate.map_or(0.0, |rate| float(rate.bits_per_s())));
-        if self.rates.len() > WIDTH {
-            self.rates.pop_front();
-        }
-        let now = self.rates.back().copied().unwrap_or(0.0);
-        let line = format!(
-            "\r\x1b[K{:>6.1} s  {}  {:>11}  cwnd {:>9}  rtt {:>8}  {} retransmitted",
-            progress.elapsed.as_secs_f64(),
-            sparkline(&self.rates),
-            rate_text(Some(now)),
-            size(progress.cwnd),
-            seconds(progress.rtt_s),
-            progress.retransmits,
-        );
-        write(&line);
-    }
-
-    pub(super) fn clear(&mut self) {
-        if self.on {
-            write("\r\x1b[K");
-        }
-    }
-}
-
-/// On stderr without a newline; a terminal that has gone is nobody's failure.
-fn write(text: &str) {
-    let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(text.as_bytes());
-    let _ = stderr.flush();
-}
-
-fn sparkline(rates: &VecDeque<f64>) -> String {
-    let most = rates.iter().copied().fold(0.0, f64::max);
-    rates
-        .iter()
-        .map(|rate| {
-            let step = BARS.iter().enumerate().skip(1).find(|(index, _)| {
-                let bound = most * float(u64::try_from(*index).unwrap_or(0)) / 8.0;
-                *rate < bound
-            });
-            step.map_or(BARS[BARS.len() - 1], |(index, _)| BARS[index - 1])
-        })
-        .collect()
-}
 
 /// The whole result for people.
 pub(super) fn of(document: &Document) -> String {
@@ -199,7 +119,7 @@ fn transfer_line(transfer: &Transfer) -> String {
     )
 }
 
-fn rate_text(bits_per_s: Option<f64>) -> String {
+pub(super) fn rate_text(bits_per_s: Option<f64>) -> String {
     let Some(rate) = bits_per_s else {
         return "-".into();
     };
@@ -211,7 +131,7 @@ fn rate_text(bits_per_s: Option<f64>) -> String {
     format!("{rate:.0} bit/s")
 }
 
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     for (scale, unit) in [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")] {
         if bytes >= scale {
             return format!("{:.2} {unit}", float(bytes) / float(scale));
@@ -220,7 +140,7 @@ fn size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-fn seconds(span: f64) -> String {
+pub(super) fn seconds(span: f64) -> String {
     if span >= 1.0 {
         format!("{span:.3} s")
     } else {
@@ -232,19 +152,13 @@ fn seconds(span: f64) -> String {
     clippy::cast_precision_loss,
     reason = "2^53 is enough for what people read"
 )]
-const fn float(count: u64) -> f64 {
+pub(super) const fn float(count: u64) -> f64 {
     count as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_sparkline_spans_its_largest_value() {
-        let rates = VecDeque::from([0.0, 1.0, 4.0, 8.0]);
-        assert_eq!(sparkline(&rates), "▁▂▅█");
-    }
 
     #[test]
     fn quantities_are_short() {
