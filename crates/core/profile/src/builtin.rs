@@ -53,6 +53,9 @@ pub fn lan() -> TcpProfile {
         receive_buffer: None,
         max_segment: None,
         syn_retries: None,
+        // Data of a SYN may arrive twice: only who knows the requests can allow that.
+        fast_open: false,
+        ecn: false,
         dscp: None,
         delayed_ack: None,
         min_rto: None,
@@ -86,6 +89,8 @@ pub fn wan() -> TcpProfile {
         receive_buffer: None,
         max_segment: None,
         syn_retries: None,
+        fast_open: false,
+        ecn: false,
         dscp: None,
         delayed_ack: None,
         min_rto: None,

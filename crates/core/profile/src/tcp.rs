@@ -35,12 +35,19 @@ pub struct TcpProfile {
     pub user_timeout: Option<Duration>,
     /// A fixed send buffer in bytes of payload and bookkeeping (`SO_SNDBUF`).
     pub send_buffer: Option<Bytes>,
-    /// A fixed receive buffer in bytes of payload and bookkeeping (`SO_RCVBUF`); bounds the window.
+    /// A fixed receive buffer in bytes of payload and bookkeeping (`SO_RCVBUF`); bounds the window. There is no
+    /// clamp beside autotuning: the kernel raises `TCP_WINDOW_CLAMP` with the buffer (`tcp_rcvbuf_grow`).
     pub receive_buffer: Option<Bytes>,
     /// The largest segment's payload, options included (`TCP_MAXSEG`).
     pub max_segment: Option<Bytes>,
     /// SYNs sent again before connecting fails (`TCP_SYNCNT`). Server side only.
     pub syn_retries: Option<u8>,
+    /// Whether data may come with the SYN (RFC 7413): towards clients `TCP_FASTOPEN`, towards servers
+    /// `TCP_FASTOPEN_CONNECT`. Such data can arrive twice, so it is for requests without effect.
+    pub fast_open: bool,
+    /// Whether marks of congestion are asked for (RFC 3168). No socket has an option for it: the kernel's
+    /// `net.ipv4.tcp_ecn` decides, and is required to.
+    pub ecn: bool,
     /// Class of service, 0 to 63 (RFC 2474).
     pub dscp: Option<u8>,
     /// The longest that an acknowledgement waits for data to ride on (`TCP_DELACK_MAX_US`, kernel 6.15).
@@ -109,6 +116,12 @@ pub struct RawTcpProfile {
     /// See [`TcpProfile::syn_retries`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub syn_retries: Option<u8>,
+    /// See [`TcpProfile::fast_open`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fast_open: Option<bool>,
+    /// See [`TcpProfile::ecn`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<bool>,
     /// See [`TcpProfile::dscp`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<u8>,
@@ -172,6 +185,8 @@ impl RawTcpProfile {
                 .map_or(parent.receive_buffer, Setting::value),
             max_segment: self.max_segment.map_or(parent.max_segment, Setting::value),
             syn_retries: self.syn_retries.or(parent.syn_retries),
+            fast_open: self.fast_open.unwrap_or(parent.fast_open),
+            ecn: self.ecn.unwrap_or(parent.ecn),
             dscp: self.dscp.or(parent.dscp),
             delayed_ack: span_over(self.delayed_ack, parent.delayed_ack),
             min_rto: span_over(self.min_rto, parent.min_rto),

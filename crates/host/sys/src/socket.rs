@@ -5,6 +5,7 @@
 //! is how its sockets behave, a warning would be a lie.
 
 mod bounds;
+mod extensions;
 
 use std::fmt;
 use std::io;
@@ -58,6 +59,24 @@ pub enum ApplyError {
         /// What the kernel said.
         #[source]
         source: io::Error,
+    },
+    /// The kernel as a whole does not allow it.
+    #[error(
+        "{option} on the {side} socket to {peer}: {sysctl} is {effective}; sysctl -w {sysctl}={needed} allows it"
+    )]
+    Disallowed {
+        /// The option's name in the kernel's headers, or what it is about.
+        option: &'static str,
+        /// Which socket.
+        side: Side,
+        /// Its other end.
+        peer: SocketAddr,
+        /// The kernel's setting.
+        sysctl: &'static str,
+        /// What it is.
+        effective: u32,
+        /// What it has to be.
+        needed: u32,
     },
     /// The kernel accepted the option and then reported another value.
     #[error("{option} on the {side} socket to {peer} reads back {effective}, not {requested}")]
@@ -311,7 +330,8 @@ impl<'a> Options<'a> {
         if let Some(rate) = profile.max_pacing_rate {
             self.pacing_rate(rate)?;
         }
-        self.bounds(profile)
+        self.bounds(profile)?;
+        self.extensions(profile)
     }
 
     /// Takes the first algorithm that the kernel has and lets this process use
@@ -360,30 +380,32 @@ impl<'a> Options<'a> {
     }
 
     fn keep_alive(&mut self, keep_alive: KeepAlive) -> Result<(), ApplyError> {
-        // Times first: switched on before them, the first probe would be timed by the defaults.
-        let parameters = socket2::TcpKeepalive::new();
-        self.exact(
-            "TCP_KEEPIDLE",
-            &Span::from(keep_alive.idle),
-            |socket, value| {
-                // socket2 sets SO_KEEPALIVE along with any of the times.
-                socket.set_tcp_keepalive(&parameters.clone().with_time(value.get()))
-            },
-            |socket| socket.tcp_keepalive_time().map(Span::from),
-        )?;
-        self.exact(
-            "TCP_KEEPINTVL",
-            &Span::from(keep_alive.interval),
-            |socket, value| {
-                socket.set_tcp_keepalive(&parameters.clone().with_interval(value.get()))
-            },
-            |socket| socket.tcp_keepalive_interval().map(Span::from),
-        )?;
+        // Times first: switched on before them, the first probe would be timed by the defaults. Each by its own
+        // option: the wrapper's call for all of them sets SO_KEEPALIVE along with each, for every connection.
+        for (option, name, span) in [
+            ("TCP_KEEPIDLE", libc::TCP_KEEPIDLE, keep_alive.idle),
+            ("TCP_KEEPINTVL", libc::TCP_KEEPINTVL, keep_alive.interval),
+        ] {
+            self.exact(
+                option,
+                &Span::from(span),
+                |socket, value| {
+                    let seconds = i32::try_from(value.get().as_secs()).unwrap_or(i32::MAX);
+                    bounds::set_int(socket, libc::IPPROTO_TCP, name, seconds)
+                },
+                |socket| {
+                    let seconds = bounds::int(socket, libc::IPPROTO_TCP, name)?;
+                    let seconds = u64::try_from(seconds).unwrap_or(0);
+                    Ok(Span::from(std::time::Duration::from_secs(seconds)))
+                },
+            )?;
+        }
+        let probes = i32::try_from(keep_alive.probes).unwrap_or(i32::MAX);
         self.exact(
             "TCP_KEEPCNT",
-            &keep_alive.probes,
-            |socket, value| socket.set_tcp_keepalive(&parameters.clone().with_retries(*value)),
-            |socket| socket.tcp_keepalive_retries(),
+            &probes,
+            |socket, value| bounds::set_int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, *value),
+            |socket| bounds::int(socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
         )?;
         self.exact(
             "SO_KEEPALIVE",

@@ -20,6 +20,8 @@ const LENGTH: usize = 280;
 pub struct TcpInfo {
     /// Where the connection stands.
     pub state: State,
+    /// Whether marks of congestion were agreed on (RFC 3168).
+    pub ecn: bool,
     /// Retransmission timeout now in force.
     pub rto: Duration,
     /// Smoothed round-trip time (RFC 6298).
@@ -184,6 +186,8 @@ impl TcpInfo {
         let unlimited = |rate: u64| rate != u64::MAX;
         Some(Self {
             state: State::from_number(*bytes.first()?),
+            // TCPI_OPT_ECN of linux/tcp.h.
+            ecn: bytes.get(5)? & 8 != 0,
             rto: micros(info.u32(8)?),
             snd_mss: Bytes::new(info.u32(16)?.into()),
             unacked: info.u32(24)?,
@@ -277,6 +281,7 @@ mod tests {
 
     #[test]
     fn every_offset_is_the_one_of_the_kernel_header() {
+        assert_eq!(offset_of!(libc::tcp_info, tcpi_options), 5);
         assert_eq!(offset_of!(libc::tcp_info, tcpi_rto), 8);
         assert_eq!(offset_of!(libc::tcp_info, tcpi_snd_mss), 16);
         assert_eq!(offset_of!(libc::tcp_info, tcpi_unacked), 24);

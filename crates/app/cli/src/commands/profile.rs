@@ -241,6 +241,8 @@ fn describe(profile: &TcpProfile) -> Value {
         "receive-buffer": profile.receive_buffer.map(|bytes| bytes.to_string()),
         "max-segment": profile.max_segment.map(|bytes| bytes.to_string()),
         "syn-retries": profile.syn_retries,
+        "fast-open": profile.fast_open,
+        "ecn": profile.ecn,
         "dscp": profile.dscp,
         "delayed-ack": profile.delayed_ack.map(units::format_span),
         "min-rto": profile.min_rto.map(units::format_span),

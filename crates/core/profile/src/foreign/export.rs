@@ -125,6 +125,7 @@ fn tmsh(profile: &TcpProfile) -> Exported {
     if let Some(dscp) = profile.dscp {
         fields.push(format!("ip-tos-to-client {}", u16::from(dscp) << 2));
     }
+    fields.extend(tmsh_switches(profile));
     if let Some(least) = profile.min_rto {
         fields.push(format!("minimum-rto {}", least.as_millis()));
     }
@@ -145,6 +146,12 @@ fn tmsh(profile: &TcpProfile) -> Exported {
         fields.join(" ")
     ));
     exported
+}
+
+fn tmsh_switches(profile: &TcpProfile) -> impl Iterator<Item = String> {
+    let switches = [(profile.fast_open, "fast-open"), (profile.ecn, "ecn")];
+    let on = switches.into_iter().filter(|(is_on, _)| *is_on);
+    on.map(|(_, name)| format!("{name} enabled"))
 }
 
 fn sysctl(profile: &TcpProfile) -> Exported {
@@ -185,6 +192,13 @@ fn sysctl(profile: &TcpProfile) -> Exported {
     }
     if let Some(retries) = profile.syn_retries {
         exported.say(format!("net.ipv4.tcp_syn_retries = {retries}"));
+    }
+    if profile.fast_open {
+        exported.say("net.ipv4.tcp_fastopen = 3".to_string());
+        exported.leave_out("fast-open", "only for programs that ask for it");
+    }
+    if profile.ecn {
+        exported.say("net.ipv4.tcp_ecn = 1".to_string());
     }
     if let Some(least) = profile.min_rto {
         exported.say(format!("net.ipv4.tcp_rto_min_us = {}", least.as_micros()));
@@ -258,6 +272,13 @@ fn powershell(profile: &TcpProfile) -> Exported {
             "-DelayedAckTimeoutMs {}",
             span.as_millis().clamp(10, 600)
         ));
+    }
+    if profile.ecn {
+        words.push("-EcnCapability Enabled".to_string());
+    }
+    if profile.fast_open {
+        exported.say("netsh int tcp set global fastopen=enabled".to_string());
+        exported.leave_out("fast-open", "only for programs that ask for it");
     }
     exported.say(format!(
         "Set-NetTCPSetting -SettingName InternetCustom {}",
@@ -339,8 +360,10 @@ fn haproxy(profile: &TcpProfile) -> Exported {
     let segment = profile
         .max_segment
         .map(|size| format!(" mss {}", size.get()));
-    exported.say(format!("#   bind ...{both}{}", segment.unwrap_or_default()));
-    exported.say(format!("#   server ...{both}"));
+    let fast_open = if profile.fast_open { " tfo" } else { "" };
+    let segment = segment.unwrap_or_default();
+    exported.say(format!("#   bind ...{both}{segment}{fast_open}"));
+    exported.say(format!("#   server ...{both}{fast_open}"));
     if let Some(dscp) = profile.dscp {
         exported.say(format!("#   http-request set-tos {}", u16::from(dscp) << 2));
     }
@@ -358,6 +381,7 @@ fn haproxy(profile: &TcpProfile) -> Exported {
         (profile.delayed_ack.is_some(), "delayed-ack"),
         (profile.min_rto.is_some(), "min-rto"),
         (profile.max_rto.is_some(), "max-rto"),
+        (profile.ecn, "ecn"),
     ] {
         if is_set {
             exported.leave_out(key, "HAProxy has no word for it");

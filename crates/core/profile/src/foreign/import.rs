@@ -164,6 +164,7 @@ fn fate(profile: &mut RawTcpProfile, name: &str, value: &str, automatic: Automat
             profile.max_segment = Some(Setting::Value(Bytes::new(bytes)));
             Fate::Key("max-segment")
         }
+        ("fast-open" | "ecn", _) => extension(profile, name, on),
         ("minimum-rto", Some(milliseconds)) => {
             let least = Duration::from_millis(milliseconds.clamp(1, 200));
             profile.min_rto = Some(Setting::Value(Span::from(least)));
@@ -192,6 +193,23 @@ fn fate(profile: &mut RawTcpProfile, name: &str, value: &str, automatic: Automat
     }
 }
 
+/// What the kernel as a whole has to allow as well.
+fn extension(profile: &mut RawTcpProfile, name: &str, on: bool) -> Fate {
+    if name == "ecn" {
+        profile.ecn = Some(on);
+        Fate::Near(
+            "ecn",
+            "required of the kernel, not set: sysctl -w net.ipv4.tcp_ecn=1".into(),
+        )
+    } else {
+        profile.fast_open = Some(on);
+        Fate::Near(
+            "fast-open",
+            "where net.ipv4.tcp_fastopen allows it; not on the server side of HTTP mode".into(),
+        )
+    }
+}
+
 /// Fields that no socket option has: the host's, the relay's, the kernel's habits, and what is missing.
 fn beyond_the_socket(name: &str, value: &str, on: bool) -> Fate {
     let switch =
@@ -199,30 +217,36 @@ fn beyond_the_socket(name: &str, value: &str, on: bool) -> Fate {
     match name {
         "init-cwnd" => Fate::Elsewhere(format!("ip route change ... initcwnd {value}")),
         "init-rwnd" => Fate::Elsewhere(format!("ip route change ... initrwnd {value}")),
-        "idle-timeout" => Fate::Elsewhere(format!("the relay's limits.idle-timeout = \"{value} s\"")),
+        "idle-timeout" => {
+            Fate::Elsewhere(format!("the relay's limits.idle-timeout = \"{value} s\""))
+        }
         "selective-acks" => switch("tcp_sack", on),
         "dsack" => switch("tcp_dsack", on),
         "timestamps" => switch("tcp_timestamps", on),
-        "ecn" => switch("tcp_ecn", on),
         "cmetrics-cache" => switch("tcp_no_metrics_save", !on),
         "syn-cookie-enable" => switch("tcp_syncookies", on),
-        "fast-open" => Fate::Elsewhere(
-            "not spoken by the relay: a SYN with data would name the server before the client asked".into(),
-        ),
         "tail-loss-probe" => {
             let value = if on { 3 } else { 0 };
             Fate::Elsewhere(format!("sysctl -w net.ipv4.tcp_early_retrans={value}"))
         }
-        "max-retrans" => Fate::Elsewhere(format!("sysctl -w net.ipv4.tcp_retries2={value}, or user-timeout")),
+        "max-retrans" => Fate::Elsewhere(format!(
+            "sysctl -w net.ipv4.tcp_retries2={value}, or user-timeout"
+        )),
         "fin-wait-timeout" | "fin-wait-2-timeout" => {
             Fate::Elsewhere(format!("sysctl -w net.ipv4.tcp_fin_timeout={value}"))
         }
         "rexmt-thresh" => Fate::Elsewhere(format!("sysctl -w net.ipv4.tcp_reordering={value}")),
         "time-wait-recycle" => switch("tcp_tw_reuse", on),
-        "defaults-from" => Fate::Elsewhere(format!("import `{value}` as well, or read with `all-properties`")),
-        "delayed-acks" | "ack-on-push" => Fate::Always("acknowledgements are delayed as RFC 1122 allows"),
+        "defaults-from" => Fate::Elsewhere(format!(
+            "import `{value}` as well, or read with `all-properties`"
+        )),
+        "delayed-acks" | "ack-on-push" => {
+            Fate::Always("acknowledgements are delayed as RFC 1122 allows")
+        }
         "slow-start" if on => Fate::Always("every connection begins in slow start"),
-        "slow-start" => Fate::Never("no connection begins beyond slow start: see init-cwnd, and hot pools"),
+        "slow-start" => {
+            Fate::Never("no connection begins beyond slow start: see init-cwnd, and hot pools")
+        }
         "abc" | "limited-transmit" | "early-retransmit" | "enhanced-loss-recovery" => {
             Fate::Always("RFC 3465, 3042, 5827 and 8985 are the kernel's habit")
         }
@@ -230,13 +254,19 @@ fn beyond_the_socket(name: &str, value: &str, on: bool) -> Fate {
             Fate::Always("on, unless a fixed size is asked for")
         }
         "reset-on-timeout" if on => Fate::Always("a timeout is a reset on both sides"),
-        "proxy-mss" | "proxy-options" => Fate::Never("each side has the segment size of its own path"),
-        "pkt-loss-ignore-rate" | "pkt-loss-ignore-burst" => {
-            Fate::Never("no algorithm of Linux takes a rate of losses to ignore; bbr ignores them by design")
+        "proxy-mss" | "proxy-options" => {
+            Fate::Never("each side has the segment size of its own path")
         }
-        "delay-window-control" => Fate::Never("no algorithm of Linux is extended by it; see vegas and cdg"),
+        "pkt-loss-ignore-rate" | "pkt-loss-ignore-burst" => Fate::Never(
+            "no algorithm of Linux takes a rate of losses to ignore; bbr ignores them by design",
+        ),
+        "delay-window-control" => {
+            Fate::Never("no algorithm of Linux is extended by it; see vegas and cdg")
+        }
         "verified-accept" => Fate::Never("the relay answers the client before the server has"),
-        name if name.starts_with("mptcp") => Fate::Never("the relay speaks TCP over one path"),
+        name if name.starts_with("mptcp") => Fate::Never(
+            "sockets of MPTCP refuse user-timeout, pacing and timers: the relay speaks TCP over one path",
+        ),
         name if name.starts_with("md5") => Fate::Never("the relay signs no segments (RFC 2385)"),
         name if name.starts_with("ip-") || name.starts_with("link-") => {
             Fate::Never("packets are the kernel's")

@@ -143,6 +143,8 @@ fn every_language_says_each_setting_or_tells_that_it_does_not() {
         dscp: Some(46),
         max_rto: Some(Duration::from_secs(30)),
         delayed_ack: Some(Duration::from_millis(40)),
+        fast_open: true,
+        ecn: true,
         ..builtin::satellite()
     };
     for (language, sayings) in [
@@ -152,6 +154,7 @@ fn every_language_says_each_setting_or_tells_that_it_does_not() {
                 "congestion-control bbr",
                 "send-buffer-size 262144",
                 "max-segment-size 1400",
+                "fast-open enabled ecn enabled",
             ],
         ),
         (
@@ -160,6 +163,7 @@ fn every_language_says_each_setting_or_tells_that_it_does_not() {
                 "tcp_congestion_control = bbr",
                 "tcp_wmem = 4096 524288 524288",
                 "not said: dscp",
+                "net.ipv4.tcp_fastopen = 3",
             ],
         ),
         (
@@ -168,6 +172,7 @@ fn every_language_says_each_setting_or_tells_that_it_does_not() {
                 "congestionprovider=BBR2",
                 "-MaxSynRetransmissions 7",
                 "not said: dscp",
+                "-EcnCapability Enabled",
             ],
         ),
         (
@@ -176,6 +181,7 @@ fn every_language_says_each_setting_or_tells_that_it_does_not() {
                 "tune.sndbuf.server 262144",
                 "tcp-ut 300000ms mss 1400",
                 "set-tos 184",
+                "mss 1400 tfo",
             ],
         ),
     ] {

@@ -138,7 +138,7 @@ impl Options<'_> {
     }
 }
 
-fn set_int(
+pub(super) fn set_int(
     socket: &SockRef<'_>,
     level: libc::c_int,
     name: libc::c_int,
@@ -162,7 +162,7 @@ fn set_int(
     }
 }
 
-fn int(socket: &SockRef<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
+pub(super) fn int(socket: &SockRef<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
     let mut value = 0_i32;
     let mut length = libc::socklen_t::try_from(size_of::<i32>()).expect("4 fits any socklen_t");
     // SAFETY: the descriptor is borrowed for the call, the kernel writes at most `length` bytes into a
