@@ -9,11 +9,11 @@ mod connection;
 mod dial;
 mod keeper;
 pub(crate) mod prime;
+mod traffic;
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
@@ -26,6 +26,7 @@ use crate::tls::handshakes::Handshakes;
 pub(crate) use connection::{Connection, Temperature};
 pub(crate) use dial::DialError;
 pub(crate) use keeper::keep;
+use traffic::Traffic;
 
 use crate::upstream::Group;
 
@@ -41,15 +42,12 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<Connection>>,
     /// One permit per connection that may exist.
     slots: Arc<Semaphore>,
-    /// Told when a connection was taken, brought back or lost, for priming that waits for quiet.
-    changed: Notify,
+    traffic: Traffic,
     /// Told when a connection was closed, for the keeper: not when one is taken or brought back, or it
     /// would look at all of them once per request.
     lost: Notify,
     /// Told when a connection was brought back, for requests that wait for one.
     returned: Notify,
-    /// Connections in the hands of requests.
-    busy: AtomicUsize,
     /// How often a connection that came back made the idle ones enough again. The keeper looks too seldom to
     /// see that between two requests nothing was missing.
     refills: AtomicU64,
@@ -57,8 +55,6 @@ pub(crate) struct Pool {
     next_id: AtomicU64,
     served: AtomicU64,
     served_hot: AtomicU64,
-    /// Requests that wait for a connection.
-    waiting: AtomicUsize,
     pub(crate) looks: Looks,
     verified: AtomicBool,
     started: Instant,
@@ -72,24 +68,6 @@ pub(crate) struct Lent {
     pub(crate) reused: bool,
     /// Whether both windows held their target when it was lent.
     pub(crate) hot: bool,
-}
-
-/// One more request that waits, for as long as this lives.
-struct Waiting<'a>(&'a AtomicUsize);
-
-// === impl Waiting ===
-
-impl<'a> Waiting<'a> {
-    fn at(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 // === impl Pool ===
@@ -117,16 +95,14 @@ impl Pool {
             events,
             forgets_windows,
             idle: Mutex::default(),
-            changed: Notify::new(),
+            traffic: Traffic::new(),
             lost: Notify::new(),
             returned: Notify::new(),
-            busy: AtomicUsize::new(0),
             refills: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
             served: AtomicU64::new(0),
             served_hot: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
             looks: Looks::default(),
             verified: AtomicBool::new(false),
             started: Instant::now(),
@@ -177,8 +153,7 @@ impl Pool {
                 let connection = self.dial(slot, deadline).await?;
                 return Ok(self.lend(connection, false, false));
             }
-            let _waiting = Waiting::at(&self.waiting);
-            self.changed.notify_waiters();
+            let _waiting = self.traffic.wait();
             let wait = tokio::time::timeout_at(deadline, returned);
             wait.await.map_err(|_elapsed| DialError::Exhausted {
                 connections: self.relay.pool.max_connections,
@@ -189,7 +164,7 @@ impl Pool {
 
     /// Whether requests wait for a connection: then nothing else may hold one.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.traffic.is_wanted()
     }
 
     /// Counts a served request and returns the share of all that a hot connection served.
@@ -220,20 +195,6 @@ impl Pool {
         self.stopping.store(true, Ordering::Relaxed);
         for connection in std::mem::take(&mut *self.idle()) {
             self.close(connection, "the relay stops");
-        }
-    }
-
-    /// Waits until no request uses a connection, but no longer than `patience`.
-    async fn quiet(&self, patience: Duration) {
-        let deadline = Instant::now() + patience;
-        loop {
-            let changed = self.changed.notified();
-            if self.busy.load(Ordering::Relaxed) == 0 || self.is_wanted() {
-                return;
-            }
-            if tokio::time::timeout_at(deadline, changed).await.is_err() {
-                return;
-            }
         }
     }
 
@@ -286,8 +247,7 @@ impl Pool {
     }
 
     fn lend(self: &Arc<Self>, connection: Connection, reused: bool, hot: bool) -> Lent {
-        self.busy.fetch_add(1, Ordering::Relaxed);
-        self.changed.notify_waiters();
+        self.traffic.arrive();
         Lent {
             pool: Arc::clone(self),
             connection: Some(connection),
@@ -315,7 +275,7 @@ impl Pool {
             }
         }
         self.returned.notify_one();
-        self.changed.notify_waiters();
+        self.traffic.stir();
     }
 
     fn close(&self, mut connection: Connection, why: &str) {
@@ -329,7 +289,7 @@ impl Pool {
         // A slot is free: somebody who waits for a connection may make one.
         self.returned.notify_one();
         self.lost.notify_one();
-        self.changed.notify_waiters();
+        self.traffic.stir();
     }
 
     fn emit(&self, event: Event) {
@@ -374,7 +334,7 @@ impl Lent {
     pub(crate) fn bring_back(mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.requests += 1;
-            self.pool.busy.fetch_sub(1, Ordering::Relaxed);
+            self.pool.traffic.leave();
             self.pool.put_back(connection);
         }
     }
@@ -383,7 +343,7 @@ impl Lent {
     pub(crate) fn close(mut self, why: &str) {
         if let Some(mut connection) = self.connection.take() {
             connection.requests += 1;
-            self.pool.busy.fetch_sub(1, Ordering::Relaxed);
+            self.pool.traffic.leave();
             self.pool.close(connection, why);
         }
     }
@@ -392,7 +352,7 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         if let Some(connection) = self.connection.take() {
-            self.pool.busy.fetch_sub(1, Ordering::Relaxed);
+            self.pool.traffic.leave();
             self.pool.close(connection, "the request was cut off");
         }
     }

@@ -272,8 +272,9 @@ impl Keeper {
             pool.close(connection, "the kernel does not tell its state");
             return None;
         };
-        let target = pool.relay.hot_window(info.min_rtt.unwrap_or(info.rtt));
-        let quiet = || pool.quiet(PATIENCE);
+        let rtt = info.min_rtt.unwrap_or(info.rtt);
+        let target = pool.relay.hot_window(rtt);
+        let quiet = || pool.traffic.quiet(rtt, PATIENCE);
         let wanted = || pool.is_wanted();
         let left = priming_requests_left(self.origin_limit(), &connection);
         let within = Priming {

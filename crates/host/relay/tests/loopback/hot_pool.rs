@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longhaul_relay::{Event, Missing};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 use units::{Bytes, Span};
 
 use crate::harness::{
@@ -276,6 +276,14 @@ async fn an_origin_that_ends_connections_after_some_requests_is_primed_with_fewe
                     read_head(&mut stream).await;
                     let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n";
                     stream.write_all(last).await.unwrap();
+                    // As nginx does: closed with requests unread, the kernel would send a reset, which may
+                    // overtake answers that were sent before.
+                    stream.shutdown().await.unwrap();
+                    while stream
+                        .read(&mut [0; 4096])
+                        .await
+                        .is_ok_and(|count| count > 0)
+                    {}
                 });
             }
         });
