@@ -114,7 +114,7 @@ impl Meter {
         peer: SocketAddr,
     ) -> Presence {
         self.counts().accepted += 1;
-        let ends = stream.local_addr().ok().map(|local| (local, peer));
+        let ends = self.watch.ends_of(stream, peer);
         let entry = Arc::new(self.watch.client(self.listen, ends));
         let present = Present {
             peer,
@@ -326,8 +326,8 @@ impl Counts {
 impl Presence {
     /// The client's stream goes on to `peer`.
     pub(crate) fn reached(&self, stream: &TcpStream, peer: SocketAddr) {
-        if let Ok(local) = stream.local_addr() {
-            self.entry.joined(Side::Server, (local, peer));
+        if let Some(ends) = self.meter.watch.ends_of(stream, peer) {
+            self.entry.joined(Side::Server, ends);
         }
     }
 }

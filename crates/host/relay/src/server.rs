@@ -260,6 +260,7 @@ impl Fleet {
                 text: format!("no relay listens on {address}, which was handed over"),
             });
         }
+        self.watch.keep(admin.is_some());
         let mut before = std::mem::take(&mut self.listeners);
         for (relay, socket) in relays.into_iter().zip(sockets) {
             let same = |open: &Handle| Arc::ptr_eq(&open.socket, &socket);

@@ -12,11 +12,13 @@ mod show;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use profile::Side;
 use record::page::End;
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::event::{ConnectionDone, Event};
@@ -28,10 +30,16 @@ pub(crate) use reading::Reader;
 /// Connections that are over and still known.
 const ENDED: usize = 200;
 
+/// The number of connections that came while nobody could ask. Those that are kept count from 1.
+const UNSEEN: u64 = 0;
+
 /// What is known of all connections.
 pub(crate) struct Watch {
     started: Instant,
     started_unix_s: f64,
+    /// Whether somebody can ask. What nobody can ask for is not kept: it would be a third of what a connection
+    /// costs.
+    asked: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -42,7 +50,7 @@ pub(crate) struct Entry {
 }
 
 /// Both ends of a socket, this host's first.
-type Ends = (SocketAddr, SocketAddr);
+pub(crate) type Ends = (SocketAddr, SocketAddr);
 
 #[derive(Default)]
 struct State {
@@ -64,8 +72,23 @@ impl Watch {
         Arc::new(Self {
             started: Instant::now(),
             started_unix_s: unix.map_or(0.0, |unix| unix.as_secs_f64()),
+            asked: AtomicBool::new(false),
             state: Mutex::default(),
         })
+    }
+
+    /// Connections are entered from now on, or no more.
+    pub(crate) fn keep(&self, asked: bool) {
+        self.asked.store(asked, Ordering::Relaxed);
+    }
+
+    /// Both ends of a connection that is to be entered; `None` where none is.
+    pub(crate) fn ends_of(&self, stream: &TcpStream, peer: SocketAddr) -> Option<Ends> {
+        let local = self
+            .asked
+            .load(Ordering::Relaxed)
+            .then(|| stream.local_addr());
+        Some((local?.ok()?, peer))
     }
 
     /// Enters a client's connection.
@@ -90,16 +113,19 @@ impl Watch {
     }
 
     fn enter(self: &Arc<Self>, listener: SocketAddr, side: Side, ends: Option<Ends>) -> Entry {
+        let mut entry = Entry {
+            watch: Arc::clone(self),
+            id: UNSEEN,
+        };
+        if !self.asked.load(Ordering::Relaxed) {
+            return entry;
+        }
         let now = self.now();
         let mut state = self.state();
         state.entered += 1;
-        let id = state.entered;
-        state.open.insert(id, Connection::new(listener, now));
+        entry.id = state.entered;
+        state.open.insert(entry.id, Connection::new(listener, now));
         drop(state);
-        let entry = Entry {
-            watch: Arc::clone(self),
-            id,
-        };
         if let Some(ends) = ends {
             entry.joined(side, ends);
         }
@@ -117,6 +143,9 @@ impl Watch {
 impl Entry {
     /// The socket of a side, by its ends. The kernel writes an IPv4 client of an IPv6 listener as IPv4.
     pub(crate) fn joined(&self, side: Side, (local, peer): Ends) {
+        if self.id == UNSEEN {
+            return;
+        }
         let ends = (canonical(local), canonical(peer));
         let now = self.watch.now();
         let mut state = self.watch.state();
@@ -153,8 +182,10 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let now = self.watch.now();
-        self.watch.state().close(self.id, now);
+        if self.id != UNSEEN {
+            let now = self.watch.now();
+            self.watch.state().close(self.id, now);
+        }
     }
 }
 

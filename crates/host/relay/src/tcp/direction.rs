@@ -182,14 +182,16 @@ impl Direction {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(Broken::Source(error)),
             };
-            self.ended = count == 0;
             self.bulk = count == SMALL;
+            if count == 0 {
+                // A broken sink shows when the end is passed on.
+                self.ended = true;
+                return Ok(());
+            }
             let written = match sink.try_write(&scratch[..count]) {
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-                Err(error) if count > 0 => return Err(Broken::Sink(error)),
-                // A broken sink shows when the end is passed on.
-                Err(_) => 0,
+                Err(error) => return Err(Broken::Sink(error)),
             };
             self.count(written);
             self.held = Held::rest(&scratch[written..count]);

@@ -14,6 +14,13 @@ fn socket(listener: &TcpListener) -> (TcpStream, TcpStream, Ends) {
     (near, far, ends)
 }
 
+/// One that somebody can ask.
+fn asked() -> Arc<Watch> {
+    let watch = Watch::new();
+    watch.keep(true);
+    watch
+}
+
 fn all() -> Question {
     Question::default()
 }
@@ -23,7 +30,7 @@ async fn the_kernel_is_asked_about_every_socket_that_was_entered() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (mut near, mut far, ends) = socket(&listener);
     let (_other, _other_far, _) = socket(&listener);
-    let watch = Watch::new();
+    let watch = asked();
     let entry = watch.pooled(ends.1, Some(ends));
     near.write_all(&[7; 10_000]).unwrap();
     far.read_exact(&mut [0; 10_000]).unwrap();
@@ -65,7 +72,7 @@ async fn the_kernel_is_asked_about_every_socket_that_was_entered() {
 
 #[test]
 fn what_is_over_is_forgotten_in_time() {
-    let watch = Watch::new();
+    let watch = asked();
     let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
     let ends = (address, "127.0.0.1:2".parse().unwrap());
     for _ in 0..3 * ENDED {
@@ -80,7 +87,7 @@ fn what_is_over_is_forgotten_in_time() {
 
 #[test]
 fn connections_are_found_by_address_counted_and_shown_in_pages() {
-    let watch = Watch::new();
+    let watch = asked();
     let listener: SocketAddr = "10.0.0.1:80".parse().unwrap();
     let entries: Vec<_> = (1..=30)
         .map(|port| {
@@ -111,7 +118,7 @@ fn connections_are_found_by_address_counted_and_shown_in_pages() {
 
 #[test]
 fn a_socket_that_takes_the_ends_of_another_keeps_them_when_that_one_goes() {
-    let watch = Watch::new();
+    let watch = asked();
     let listener: SocketAddr = "[::1]:80".parse().unwrap();
     let mapped: SocketAddr = "[::ffff:192.0.2.7]:4000".parse().unwrap();
     let first = watch.client(listener, Some((listener, mapped)));
@@ -124,4 +131,22 @@ fn a_socket_that_takes_the_ends_of_another_keeps_them_when_that_one_goes() {
         BTreeMap::from([((listener, plain), (2, Side::Client))])
     );
     drop(second);
+}
+
+#[test]
+fn what_nobody_can_ask_for_is_not_kept() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (_near, _far, ends) = socket(&listener);
+    let watch = Watch::new();
+    let unseen = watch.client(ends.1, Some(ends));
+    assert_eq!(watch.connections(&all()).open, 0);
+    watch.keep(true);
+    unseen.joined(Side::Server, ends);
+    let seen = watch.client(ends.1, Some(ends));
+    assert_eq!(watch.connections(&all()).open, 1);
+    drop(unseen);
+    assert_eq!(watch.connections(&all()).open, 1);
+    drop(seen);
+    let known = watch.connections(&all());
+    assert_eq!((known.open, known.ended), (0, 1));
 }
