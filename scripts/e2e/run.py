@@ -71,7 +71,10 @@ class Site:
         return port
 
     def modes(self):
-        """What lies between client and server: name, the client's URL."""
+        """What lies between client and server: name, the client's URL. First nothing: what fails there is
+        between client and server alone."""
+        yield "nothing", f"http://localhost:{self.plain}"
+        yield "nothing, TLS", f"https://localhost:{self.secure}"
         ended = ["--certificate", self.certificate, self.key]
         begun = ["--upstream", "tls", "--upstream-ca", self.ca]
         quick = ["--hot-window", "256 KiB"]
@@ -112,6 +115,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--home", type=pathlib.Path, required=True)
     arguments.add_argument("--binary", type=pathlib.Path, default=pathlib.Path("target/debug/longhaul"))
+    arguments.add_argument("--mode", action="append", help="only modes whose name begins like this")
     arguments.add_argument("--client", choices=clients.ALL, action="append", help="only these")
     given = arguments.parse_args()
     chosen = given.client or list(clients.ALL)
@@ -122,6 +126,8 @@ def main():
     rows, interop, failed = [], {}, 0
     try:
         for number, (mode, url) in enumerate(site.modes()):
+            if given.mode and not any(mode.startswith(prefix) for prefix in given.mode):
+                continue
             bucket = f"bucket-{number}"
             first = clients.Boto3(tools, url, site.ca, bucket, site.work / "files" / bucket, bodies)
             first.client().create_bucket(Bucket=bucket)
@@ -143,7 +149,7 @@ def main():
                 print(f"{mode:<28} {name:<8} " + "  ".join(
                     f"{check} {row[check]}" for check in row if check not in ("mode", "client")), flush=True)
                 shutil.rmtree(directory, ignore_errors=True)
-            if url.startswith("https:") and not mode.startswith("tcp"):
+            if url.startswith("https:") and not mode.startswith(("tcp", "nothing")):
                 interop[mode] = interoperate(site, f"{url}/")
                 print(f"{mode:<28} {interop[mode]}", flush=True)
     finally:
