@@ -34,13 +34,24 @@ pub(crate) struct Buffer {
 impl Buffers {
     /// An empty buffer. It comes back by itself when dropped.
     pub(crate) fn lend(self: &Arc<Self>) -> Buffer {
-        let spare = self.lock().pop();
+        let mut buffer = self.lend_later();
+        buffer.bytes = self.take();
+        buffer
+    }
+
+    /// An empty buffer that takes its memory when it is first read into.
+    pub(crate) fn lend_later(self: &Arc<Self>) -> Buffer {
         Buffer {
             home: Arc::clone(self),
-            bytes: spare.unwrap_or_else(|| vec![0; CAPACITY].into_boxed_slice()),
+            bytes: Box::default(),
             start: 0,
             end: 0,
         }
+    }
+
+    fn take(&self) -> Box<[u8]> {
+        let spare = self.lock().pop();
+        spare.unwrap_or_else(|| vec![0; CAPACITY].into_boxed_slice())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Box<[u8]>>> {
@@ -74,6 +85,9 @@ impl Buffer {
         &mut self,
         reader: &mut (impl AsyncRead + Unpin),
     ) -> io::Result<usize> {
+        if self.bytes.is_empty() {
+            self.bytes = self.home.take();
+        }
         if self.end == self.bytes.len() {
             self.bytes.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -112,7 +126,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         let mut spare = self.home.lock();
-        if spare.len() < KEPT {
+        if !bytes.is_empty() && spare.len() < KEPT {
             spare.push(bytes);
         }
     }

@@ -97,6 +97,8 @@ pub struct HttpRelay {
     pub tls: TlsSides,
     /// Who answers `Expect: 100-continue`.
     pub expect: Expect,
+    /// Whether clients may speak HTTP/2: agreed on by ALPN where they speak TLS, by prior knowledge otherwise.
+    pub http2: bool,
     /// What a client may ask of this relay.
     pub limits: Limits,
 }
@@ -178,6 +180,8 @@ pub struct Limits {
     pub handshakes: usize,
     /// For a TLS handshake with a client.
     pub handshake_timeout: Duration,
+    /// Requests at the same time on one client connection that speaks HTTP/2.
+    pub streams: u32,
 }
 
 /// A configuration cannot be used.

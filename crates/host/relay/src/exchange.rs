@@ -22,7 +22,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
-use tokio::io::{AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -34,12 +34,15 @@ use crate::http::response::ResponseHead;
 use crate::pool::Lent;
 use crate::stream::{CopyError, HeadError, Tally, copy_body, read_head, write_all, write_message};
 use crate::throttle::{Throttle, Throttles};
-use crate::transport::{ReadEnd, Transport, WriteEnd};
+use crate::transport::{ReadEnd, Transport};
 use crate::{Expect, Limits};
 
 /// What an exchange works with.
-pub(crate) struct Exchange<'a> {
-    pub(crate) client: &'a mut Transport,
+pub(crate) struct Exchange<'a, R, W> {
+    /// What comes from the client.
+    pub(crate) reader: &'a mut R,
+    /// What goes to the client.
+    pub(crate) writer: &'a mut W,
     /// What was read from the client beyond the request's head.
     pub(crate) buffer: &'a mut Buffer,
     pub(crate) request: &'a RequestHead,
@@ -102,6 +105,19 @@ impl Progress {
     }
 }
 
+// === impl Finished ===
+
+impl Finished {
+    /// Gives the origin's connection back for the next request, where it can serve one.
+    pub(crate) fn give_back(self, lent: Lent) {
+        if self.origin_open {
+            lent.bring_back();
+        } else {
+            lent.close("its last response ended it");
+        }
+    }
+}
+
 // === impl Failure ===
 
 impl Failure {
@@ -123,7 +139,11 @@ impl Failure {
 
 // === impl Exchange ===
 
-impl<'a> Exchange<'a> {
+impl<'a, R, W> Exchange<'a, R, W>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
     /// Sends the head (as the origin is to get it) and forwards the rest of both messages.
     pub(crate) async fn run(&mut self, head: &[u8], lent: &mut Lent) -> Result<Finished, Failure> {
         self.progress.uploaded.store(false, Ordering::Relaxed);
@@ -152,7 +172,7 @@ impl<'a> Exchange<'a> {
             && self.buffer.is_empty();
         let first = !self.progress.continued.load(Ordering::Relaxed);
         if self.expect == Expect::Answer && waits && first {
-            send(self.client, b"HTTP/1.1 100 Continue\r\n\r\n", self.limits).await?;
+            send(self.writer, b"HTTP/1.1 100 Continue\r\n\r\n", self.limits).await?;
             self.progress.continued.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -217,15 +237,15 @@ impl<'a> Exchange<'a> {
         reused: bool,
     ) -> Result<Response, Failure> {
         let tally = self.tally_up();
-        let (mut client_read, client_write) = self.client.split();
+        let client_read = &mut *self.reader;
         let (origin_read, mut origin_write) = origin.split();
         let (progress, limits, request) = (self.progress, self.limits, self.request);
         let throttles = self.throttles;
         let buffer = &mut *self.buffer;
         let mut upload = pin!(async {
             let patience = limits.body_timeout;
-            let (from, to) = (&mut client_read, &mut origin_write);
-            copy_body(from, buffer, &mut body, owed, to, patience, tally).await?;
+            let to = &mut origin_write;
+            copy_body(client_read, buffer, &mut body, owed, to, patience, tally).await?;
             progress.uploaded.store(true, Ordering::Relaxed);
             Ok(())
         });
@@ -238,7 +258,7 @@ impl<'a> Exchange<'a> {
                 unanswered: reused,
                 throttle: throttles.map(|throttles| &*throttles.down),
                 origin: origin_read,
-                client: client_write,
+                client: &mut *self.writer,
                 buffer: self.buffers.lend(),
             }
             .run()
@@ -286,7 +306,7 @@ impl<'a> Exchange<'a> {
     ) -> Result<Finished, Failure> {
         let failure = |error: &CopyError| Failure::new(EndedBy::Client, Phase::Tunnel, None, error);
         let patience = self.limits.body_timeout;
-        write_all(self.client, leftover.filled(), patience)
+        write_all(self.writer, leftover.filled(), patience)
             .await
             .map_err(|e| failure(&e))?;
         count(&self.progress.bytes_down, leftover.filled().len());
@@ -298,7 +318,8 @@ impl<'a> Exchange<'a> {
         count(&self.progress.bytes_up, early);
         self.buffer.consume(early);
         let size = crate::buffer::CAPACITY;
-        let (up, down) = copy_bidirectional_with_sizes(self.client, origin, size, size)
+        let mut client = tokio::io::join(&mut *self.reader, &mut *self.writer);
+        let (up, down) = copy_bidirectional_with_sizes(&mut client, origin, size, size)
             .await
             .map_err(|error| failure(&CopyError::Write(error)))?;
         self.progress.bytes_up.fetch_add(up, Ordering::Relaxed);
@@ -312,7 +333,7 @@ impl<'a> Exchange<'a> {
 }
 
 /// The way of one response.
-struct Download<'a> {
+struct Download<'a, W> {
     request: &'a RequestHead,
     limits: &'a Limits,
     progress: &'a Progress,
@@ -322,11 +343,11 @@ struct Download<'a> {
     unanswered: bool,
     throttle: Option<&'a Throttle>,
     origin: ReadEnd<'a>,
-    client: WriteEnd<'a>,
+    client: &'a mut W,
     buffer: Buffer,
 }
 
-impl Download<'_> {
+impl<W: AsyncWrite + Unpin> Download<'_, W> {
     async fn run(mut self) -> Result<Response, Failure> {
         loop {
             let (head, length) = self.read_head().await?;
@@ -341,7 +362,7 @@ impl Download<'_> {
                 if self.request.version_1_1 && !told {
                     let forwarded = head.forwarded(raw, false);
                     let head = forwarded.as_deref().unwrap_or(raw);
-                    send(&mut self.client, head, self.limits).await?;
+                    send(self.client, head, self.limits).await?;
                 }
                 self.unanswered = false;
                 self.buffer.consume(length);
@@ -359,7 +380,7 @@ impl Download<'_> {
                 }
                 let raw = raw.to_vec();
                 self.progress.status.store(101, Ordering::Relaxed);
-                send(&mut self.client, &raw, self.limits).await?;
+                send(self.client, &raw, self.limits).await?;
                 self.buffer.consume(length);
                 return Ok(Response::Upgraded(self.buffer));
             }
@@ -386,7 +407,7 @@ impl Download<'_> {
         };
         tally.admit(accepted).await;
         write_message(
-            &mut self.client,
+            self.client,
             forwarded.as_deref().unwrap_or(raw),
             &rest[..accepted],
             self.limits.body_timeout,
@@ -400,7 +421,7 @@ impl Download<'_> {
             &mut self.buffer,
             &mut body,
             0,
-            &mut self.client,
+            self.client,
             self.limits.body_timeout,
             tally,
         )

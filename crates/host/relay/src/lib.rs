@@ -39,6 +39,7 @@ mod event;
 mod exchange;
 mod host;
 mod http;
+mod http2;
 mod looks;
 mod meter;
 mod pool;

@@ -2,6 +2,7 @@
 //! right end of the path.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl Looks {
         &self,
         events: &Events,
         profile: &TcpProfile,
-        stream: &TcpStream,
+        stream: &impl AsFd,
         peer: SocketAddr,
     ) {
         if !self.client_verified.swap(true, Ordering::Relaxed) {
@@ -70,8 +71,8 @@ impl Looks {
         &self,
         events: &Events,
         client: SocketAddr,
-        near: &TcpStream,
-        far: &TcpStream,
+        near: &impl AsFd,
+        far: &impl AsFd,
     ) {
         if self.warned_distance.load(Ordering::Relaxed) {
             return;
@@ -114,7 +115,7 @@ pub(crate) fn report(
 }
 
 /// Tells what a profile's options are on a socket that has carried data.
-fn verify(events: &Events, stream: &TcpStream, profile: &TcpProfile, side: Side, peer: SocketAddr) {
+fn verify(events: &Events, stream: &impl AsFd, profile: &TcpProfile, side: Side, peer: SocketAddr) {
     match sys::socket::verify(stream, profile, side, peer) {
         Ok(applied) => report(events, side, profile, Stage::AfterData, applied),
         Err(error) => events(Event::Warning {

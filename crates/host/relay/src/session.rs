@@ -1,25 +1,25 @@
 //! One client's connection: its requests, one after the other.
 
 mod arrival;
+mod record;
+mod visit;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::buffer::{Buffer, Buffers};
-use crate::event::{EndedBy, Event, Phase, TlsReport};
-use crate::exchange::{Exchange, Failure, Finished, Progress};
+use crate::buffer::Buffer;
+use crate::event::{EndedBy, Phase};
+use crate::exchange::{Failure, Finished};
 use crate::http::head::leading_empty_line;
 use crate::http::request::RequestHead;
-use crate::pool::{DialError, Lent, Pool};
-use crate::server::Service;
+use crate::http2;
 use crate::stream::{HeadError, read_head, write_all};
 use crate::transport::Transport;
+pub(crate) use arrival::Arrival;
+pub(crate) use record::Record;
+pub(crate) use visit::{Asked, Visit};
 
 /// How long, and for how many bytes, a client that is being turned away may finish what it is sending.
 /// Closed at once, its unread bytes would make the kernel reset the connection, and the response that
@@ -27,22 +27,10 @@ use crate::transport::Transport;
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 
-/// Connections on which a request may be tried before giving up.
-const ATTEMPTS: usize = 3;
-
-pub(crate) use arrival::Arrival;
-
 /// A client's connection.
 pub(crate) struct Session {
-    pub(crate) id: u64,
+    pub(crate) visit: Visit,
     pub(crate) stream: Transport,
-    pub(crate) peer: SocketAddr,
-    pub(crate) pool: Arc<Pool>,
-    /// What serves the next request, after a reload.
-    pub(crate) newest: watch::Receiver<Arc<Service>>,
-    pub(crate) buffers: Arc<Buffers>,
-    /// Becomes true when the relay stops.
-    pub(crate) draining: watch::Receiver<bool>,
 }
 
 /// What follows a request.
@@ -56,26 +44,12 @@ enum Next {
     Reset,
 }
 
-/// What is known of the request under way, for its event. A request that is cut off with its task is
-/// told of when this is dropped.
-struct Record {
-    pool: Arc<Pool>,
-    client: u64,
-    peer: SocketAddr,
-    told: bool,
-    started: Instant,
-    method: String,
-    path: String,
-    connection: Option<u64>,
-    hot: bool,
-    progress: Progress,
-    /// Of a client's first request.
-    client_tls: Option<TlsReport>,
-}
-
 impl Session {
     /// Serves the client until one side closes.
     pub(crate) async fn serve(mut self) {
+        if self.stream.speaks_http2() {
+            return http2::serve(self.visit, self.stream, None).await;
+        }
         let mut held: Option<Buffer> = None;
         let mut first = true;
         loop {
@@ -88,6 +62,9 @@ impl Session {
                     None => return self.close().await,
                 },
             };
+            if first && self.begins_http2(&mut buffer).await {
+                return http2::serve(self.visit, self.stream, Some(buffer)).await;
+            }
             match self.serve_request(&mut buffer, first).await {
                 Next::Request => held = Some(buffer),
                 Next::Close => return self.close().await,
@@ -104,7 +81,7 @@ impl Session {
 
     /// Waits for the first bytes of a request; `None` when the connection is to be closed.
     async fn first_bytes(&mut self) -> Option<Buffer> {
-        let deadline = Instant::now() + self.pool.relay.limits.keep_alive_timeout;
+        let deadline = Instant::now() + self.visit.pool.relay.limits.keep_alive_timeout;
         // TLS may have taken in more than was asked of it: then the socket has nothing to tell.
         let mut wait = !self.stream.is_tls();
         loop {
@@ -114,13 +91,13 @@ impl Session {
                     readable = timeout_at(deadline, self.stream.tcp().readable()) => {
                         readable.ok()?.ok()?;
                     }
-                    _ = self.draining.wait_for(|draining| *draining) => return None,
+                    _ = self.visit.draining.wait_for(|draining| *draining) => return None,
                 }
             }
             wait = true;
             // Readiness may be a leftover of a read that filled its buffer exactly. Taken for the start
             // of a request, it would end an idle connection with an unasked 408.
-            let mut buffer = self.buffers.lend();
+            let mut buffer = self.visit.buffers.lend();
             match buffer.read_ready(&mut self.stream).await {
                 None => {}
                 Some(Ok(0) | Err(_)) => return None,
@@ -129,26 +106,30 @@ impl Session {
         }
     }
 
-    async fn serve_request(&mut self, buffer: &mut Buffer, first: bool) -> Next {
-        // Where the listener speaks something else now, the session goes on with what it began with.
-        if self.newest.has_changed().unwrap_or(false)
-            && let Some(pool) = self.newest.borrow_and_update().pool()
-        {
-            self.pool = Arc::clone(pool);
+    /// Whether a client without TLS speaks HTTP/2 without having asked.
+    ///
+    //= https://www.rfc-editor.org/rfc/rfc9113#section-3.3
+    //# A client that has prior knowledge that a server supports HTTP/2 [...]
+    async fn begins_http2(&mut self, buffer: &mut Buffer) -> bool {
+        let relay = &self.visit.pool.relay;
+        if !relay.http2 || self.stream.is_tls() {
+            return false;
         }
-        let mut record = Record {
-            pool: Arc::clone(&self.pool),
-            client: self.id,
-            peer: self.peer,
-            told: false,
-            started: Instant::now(),
-            method: "-".into(),
-            path: "-".into(),
-            connection: None,
-            hot: false,
-            progress: Progress::default(),
-            client_tls: if first { self.stream.report() } else { None },
-        };
+        let deadline = Instant::now() + relay.limits.head_timeout;
+        while http2::PREFACE.starts_with(buffer.filled()) && buffer.filled() != http2::PREFACE {
+            match timeout_at(deadline, buffer.read_from(&mut self.stream)).await {
+                Ok(Ok(count)) if count > 0 => {}
+                // Whoever reads the head finds the same, and tells.
+                _ => return false,
+            }
+        }
+        buffer.filled().starts_with(http2::PREFACE)
+    }
+
+    async fn serve_request(&mut self, buffer: &mut Buffer, first: bool) -> Next {
+        self.visit.renew();
+        let tls = if first { self.stream.report() } else { None };
+        let mut record = Record::open(&self.visit, tls);
         let head = match self.receive_head(buffer).await {
             Ok(Some(head)) => head,
             Ok(None) => return Next::Close,
@@ -156,8 +137,7 @@ impl Session {
         };
         let length = head.1;
         let request = head.0;
-        record.method.clone_from(&request.method);
-        record.path = request.path().to_owned();
+        record.read(&request);
         if request.method == "CONNECT" {
             let failure = Failure {
                 ended_by: EndedBy::Client,
@@ -171,16 +151,11 @@ impl Session {
         let forwarded = request.forwarded(&buffer.filled()[..length]);
         buffer.consume(length);
         match self
-            .forward(buffer, &request, &forwarded, &mut record, first)
+            .exchange(buffer, &request, &forwarded, &mut record, first)
             .await
         {
             Ok(finished) => {
-                let status = record.progress.status();
-                let phase = match status {
-                    Some(101) => Phase::Tunnel,
-                    _ => Phase::ResponseBody,
-                };
-                record.tell(status, EndedBy::Completed, phase, None);
+                record.finished();
                 match finished {
                     Finished {
                         client_open: true, ..
@@ -198,7 +173,7 @@ impl Session {
         &mut self,
         buffer: &mut Buffer,
     ) -> Result<Option<(RequestHead, usize)>, Failure> {
-        let limits = self.pool.relay.limits;
+        let limits = self.visit.pool.relay.limits;
         let limit = usize::try_from(limits.head.get()).unwrap_or(usize::MAX);
         let deadline = Instant::now() + limits.head_timeout;
         let fail = |status, error: &HeadError| {
@@ -243,8 +218,8 @@ impl Session {
         }
     }
 
-    /// Finds a connection and exchanges the messages; once more where that is safe.
-    async fn forward(
+    /// Forwards a request and its response. Once a client's first data has flowed, its connection is looked at.
+    async fn exchange(
         &mut self,
         buffer: &mut Buffer,
         request: &RequestHead,
@@ -252,65 +227,22 @@ impl Session {
         record: &mut Record,
         first: bool,
     ) -> Result<Finished, Failure> {
-        let mut attempt = 1;
-        loop {
-            // HTTP/1.0 ends its connection: that must not be a hot one. A retry must not meet another
-            // connection that ended in the same moment.
-            let alone = !request.version_1_1 || attempt > 1;
-            let taken = if alone {
-                self.pool.take_new().await
-            } else {
-                self.pool.take().await
-            };
-            let mut lent = taken.map_err(|error| dial_failure(&error))?;
-            record.connection = Some(lent.id());
-            record.hot = lent.hot;
-            let limits = self.pool.relay.limits;
-            let result = Exchange {
-                client: &mut self.stream,
-                buffer,
-                request,
-                limits: &limits,
-                expect: self.pool.relay.expect,
-                throttles: self.pool.throttles.as_ref(),
-                buffers: &self.buffers,
-                draining: &self.draining,
-                progress: &record.progress,
-            }
-            .run(head, &mut lent)
-            .await;
-            match result {
-                Ok(finished) => {
-                    if first {
-                        self.look(&mut lent);
-                    }
-                    if finished.origin_open {
-                        lent.bring_back();
-                    } else {
-                        lent.close("its last response ended it");
-                    }
-                    return Ok(finished);
-                }
-                Err(failure) => {
-                    lent.close(&failure.why);
-                    if !failure.retry || attempt >= ATTEMPTS {
-                        return Err(failure);
-                    }
-                    attempt += 1;
-                }
-            }
+        let (mut reader, mut writer) = self.stream.split();
+        let asked = Asked {
+            request,
+            head,
+            buffer,
+        };
+        let (finished, mut lent) = self
+            .visit
+            .forward(asked, &mut reader, &mut writer, record)
+            .await?;
+        drop((reader, writer));
+        if first {
+            self.visit.look(self.stream.tcp(), &mut lent);
         }
-    }
-
-    /// Looks at both connections once the client's first data has flowed.
-    fn look(&self, lent: &mut Lent) {
-        let (pool, peer) = (&self.pool, self.peer);
-        let profile = &pool.relay.front.client_profile;
-        pool.looks
-            .at_client(&pool.events, profile, self.stream.tcp(), peer);
-        let far = lent.connection().stream.tcp();
-        pool.looks
-            .at_distance(&pool.events, peer, self.stream.tcp(), far);
+        finished.give_back(lent);
+        Ok(finished)
     }
 
     /// Tells the client, where it can still be told, and the log.
@@ -356,75 +288,6 @@ impl Session {
             }
         }
     }
-}
-
-// === impl Record ===
-
-impl Record {
-    fn tell(
-        &mut self,
-        status: Option<u16>,
-        ended_by: EndedBy,
-        phase: Phase,
-        error: Option<String>,
-    ) {
-        self.told = true;
-        let hot_ratio = match self.connection {
-            Some(_) => self.pool.count_request(self.hot),
-            None => self.pool.hot_ratio(),
-        };
-        (self.pool.events)(Event::RequestDone {
-            client: self.client,
-            peer: self.peer,
-            connection: self.connection,
-            method: std::mem::take(&mut self.method),
-            path: std::mem::take(&mut self.path),
-            status,
-            bytes_up: self.progress.bytes_up.load(Ordering::Relaxed),
-            bytes_down: self.progress.bytes_down.load(Ordering::Relaxed),
-            seconds: self.started.elapsed().as_secs_f64(),
-            hot: self.hot,
-            hot_ratio,
-            ended_by,
-            phase,
-            error,
-            client_tls: self.client_tls.take().map(Box::new),
-        });
-    }
-
-    /// How far the request has come.
-    fn phase(&self) -> Phase {
-        let uploaded = self.progress.uploaded.load(Ordering::Relaxed);
-        match (self.connection, self.progress.status()) {
-            (None, _) => Phase::Connecting,
-            (Some(_), None) if uploaded => Phase::ResponseHead,
-            (Some(_), None) => Phase::RequestBody,
-            (Some(_), Some(101)) => Phase::Tunnel,
-            (Some(_), Some(_)) => Phase::ResponseBody,
-        }
-    }
-}
-
-impl Drop for Record {
-    fn drop(&mut self) {
-        // Without a method, no request has come.
-        if !self.told && self.method != "-" {
-            let (status, phase) = (self.progress.status(), self.phase());
-            let why = "the relay stopped before the request was over";
-            self.tell(status, EndedBy::Relay, phase, Some(why.into()));
-        }
-    }
-}
-
-fn dial_failure(error: &DialError) -> Failure {
-    let (ended_by, status) = if error.is_timeout() {
-        (EndedBy::Timeout, 504)
-    } else if error.is_resource() {
-        (EndedBy::Resource, 503)
-    } else {
-        (EndedBy::Server, 502)
-    };
-    Failure::new(ended_by, Phase::Connecting, Some(status), error)
 }
 
 /// A response of the relay's own: as little as lets a client and its user understand.

@@ -32,7 +32,7 @@ use crate::throttle::Throttles;
 use crate::upstream::Group;
 use crate::{HttpRelay, TlsRelay};
 use direction::Direction;
-use handshakes::{Handshakes, TlsError};
+use handshakes::{Handshakes, Protocols, TlsError};
 use settings::Settings;
 use socket::{Socket, Stream};
 
@@ -65,9 +65,18 @@ struct Both<'a> {
     turn: direction::Turn,
 }
 
-/// What an HTTP relay shakes hands with: it speaks HTTP/1.1 to both sides.
+/// What an HTTP relay shakes hands with: it speaks HTTP/1.1 to both sides, and HTTP/2 to clients that can.
 pub(crate) fn for_http(relay: &HttpRelay) -> Result<Handshakes, TlsError> {
-    Handshakes::load(&relay.tls, &["http/1.1"], relay.limits.handshakes)
+    let clients: &[_] = if relay.http2 {
+        &["h2", "http/1.1"]
+    } else {
+        &["http/1.1"]
+    };
+    let protocols = Protocols {
+        clients,
+        server: &["http/1.1"],
+    };
+    Handshakes::load(&relay.tls, protocols, relay.limits.handshakes)
 }
 
 // === impl Tls ===

@@ -53,6 +53,14 @@ impl Transport {
         matches!(self, Self::Tls(_))
     }
 
+    /// Whether the handshake agreed on HTTP/2 (ALPN).
+    pub(crate) fn speaks_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
+
     /// What the handshake agreed on.
     pub(crate) fn report(&self) -> Option<TlsReport> {
         match self {

@@ -231,6 +231,7 @@ fn http_options(arguments: RelayHttp) -> HttpOptions {
             Expect::Forward => None,
             Expect::Answer => Some(relay::Expect::Answer),
         },
+        http2: (arguments.http2 == Switch::Off).then_some(false),
         tls: sides(&arguments.tls),
         pool: relay::PoolOptions {
             min_idle: Some(arguments.pool_min_idle as usize),

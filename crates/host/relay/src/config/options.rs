@@ -42,6 +42,9 @@ pub struct HttpOptions {
     /// See [`HttpRelay::expect`]; `forward` where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expect>,
+    /// See [`HttpRelay::http2`]; `true` where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http2: Option<bool>,
     /// TLS on either side.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tls: TlsSideOptions,
@@ -137,6 +140,8 @@ pub struct LimitOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake_timeout: Option<Span>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_timeout: Option<Span>,
 }
 
@@ -169,6 +174,15 @@ impl HttpOptions {
         {
             problems.push("path-rate is below 8 kbit/s, where no pacing is needed".into());
         }
+        if front
+            .as_ref()
+            .is_some_and(|front| front.server_profile.fast_open)
+        {
+            problems.push(
+                "server-profile: with fast-open, connections of the pool would not be made before their first request"
+                    .into(),
+            );
+        }
         let pool = self.pool.resolve(&mut problems);
         let priming = self.prime.resolve(&self.target, &mut problems);
         // Whoever names the port of https, or anything of TLS, does not want requests to go on in the clear.
@@ -194,6 +208,7 @@ impl HttpOptions {
                 priming,
                 tls,
                 expect: self.expect.unwrap_or_default(),
+                http2: self.http2.unwrap_or(true),
                 limits,
             }),
             _ => Err(problems),
@@ -321,7 +336,14 @@ impl LimitOptions {
             // As for byte streams: see `TlsLimitOptions`.
             handshakes: self.handshakes.unwrap_or(1_000),
             handshake_timeout: span(self.handshake_timeout, Duration::from_secs(10)),
+            // What RFC 9113 §6.5.2 recommends as the least, and common servers allow.
+            streams: self.streams.unwrap_or(100),
         };
+        if limits.streams == 0 {
+            problems.push(
+                "limits.streams is 0: nobody could ask; http2 = false switches HTTP/2 off".into(),
+            );
+        }
         if limits.handshakes == 0 {
             problems.push("limits.handshakes is 0: nobody could connect".into());
         }

@@ -41,4 +41,27 @@ impl Body {
             Self::UntilClose => Ok(bytes.len()),
         }
     }
+
+    /// Takes what frames the body, rather than being part of what it holds, from the front of `bytes`: see
+    /// [`ChunkScanner::accept_framing`].
+    pub(crate) fn accept_framing(
+        &mut self,
+        bytes: &[u8],
+        trailers: &mut Vec<u8>,
+    ) -> Result<usize, Malformed> {
+        match self {
+            Self::Length(_) | Self::UntilClose => Ok(0),
+            Self::Chunked(scanner) => scanner.accept_framing(bytes, trailers),
+        }
+    }
+
+    /// How many of `most` bytes at the front are what the body holds.
+    pub(crate) fn data_ahead(&self, most: usize) -> usize {
+        let ahead = match self {
+            Self::Length(remaining) => *remaining,
+            Self::Chunked(scanner) => scanner.data_ahead(),
+            Self::UntilClose => u64::MAX,
+        };
+        usize::try_from(ahead).map_or(most, |ahead| ahead.min(most))
+    }
 }

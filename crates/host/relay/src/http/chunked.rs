@@ -81,6 +81,47 @@ impl ChunkScanner {
         Ok(index)
     }
 
+    /// Takes framing from the front of `bytes`, up to the next chunk's data or the end, and returns its length.
+    /// The trailers' lines, with the empty one that ends them, are appended to `trailers`.
+    pub(crate) fn accept_framing(
+        &mut self,
+        bytes: &[u8],
+        trailers: &mut Vec<u8>,
+    ) -> Result<usize, Malformed> {
+        let mut count = 0;
+        for &byte in bytes {
+            if self.is_done() || self.data_ahead() > 0 {
+                break;
+            }
+            if self.is_in_trailers() {
+                trailers.push(byte);
+            }
+            self.state = self.step(byte)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Bytes of the current chunk's data that are still to come.
+    pub(crate) fn data_ahead(&self) -> u64 {
+        if let State::Data { remaining } = self.state {
+            remaining
+        } else {
+            0
+        }
+    }
+
+    fn is_in_trailers(&self) -> bool {
+        matches!(
+            self.state,
+            State::TrailerStart
+                | State::TrailerName
+                | State::TrailerValue
+                | State::TrailerLineFeed
+                | State::LastLineFeed
+        )
+    }
+
     /// The state after one byte outside of a chunk's data.
     fn step(&mut self, byte: u8) -> Result<State, Malformed> {
         let next = match (self.state, byte) {

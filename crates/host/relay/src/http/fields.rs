@@ -3,7 +3,7 @@ use httparse::Header;
 use super::Malformed;
 
 /// More fields than any client sends; S3 clients send about 20.
-pub(super) const MAX_FIELDS: usize = 128;
+pub(crate) const MAX_FIELDS: usize = 128;
 
 /// What a message's fields say about framing and about its connection.
 #[expect(

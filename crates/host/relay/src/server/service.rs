@@ -14,7 +14,7 @@ use crate::buffer::Buffers;
 use crate::event::Events;
 use crate::meter::Presence;
 use crate::pool::{self, Pool};
-use crate::session::Arrival;
+use crate::session::{Arrival, Visit};
 use crate::tcp::users::Users;
 use crate::tcp::{self, Tcp};
 use crate::tls::handshakes::Handshakes;
@@ -236,16 +236,15 @@ impl Service {
     ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         match self {
             Self::Http(http) => {
-                let arrival = Arrival {
+                let visit = Visit {
                     id,
-                    stream,
                     peer,
                     pool: Arc::clone(&http.pool),
                     newest: newest.clone(),
                     buffers: Arc::clone(&http.buffers),
                     draining: draining.clone(),
                 };
-                Box::pin(arrival.serve())
+                Box::pin(Arrival { visit, stream }.serve())
             }
             Self::Tcp(tcp) => Box::pin(Arc::clone(tcp).serve(id, stream, peer, presence)),
             Self::Tls(tls) => Box::pin(Arc::clone(tls).serve(id, stream, peer, presence)),

@@ -1,37 +1,26 @@
 //! A client who has just connected: TLS is ended here, before its first request.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::Session;
-use crate::buffer::Buffers;
+use super::visit::Visit;
 use crate::ending::Ended;
 use crate::event::{EndedBy, Event, Phase};
-use crate::pool::Pool;
-use crate::server::Service;
 use crate::transport::{Counted, Transport};
 
 /// A client who has just connected.
 pub(crate) struct Arrival {
-    pub(crate) id: u64,
+    pub(crate) visit: Visit,
     pub(crate) stream: TcpStream,
-    pub(crate) peer: SocketAddr,
-    pub(crate) pool: Arc<Pool>,
-    /// What serves later requests, after a reload.
-    pub(crate) newest: watch::Receiver<Arc<Service>>,
-    pub(crate) buffers: Arc<Buffers>,
-    /// Becomes true when the relay stops.
-    pub(crate) draining: watch::Receiver<bool>,
 }
 
 impl Arrival {
     /// Serves the client until one side closes.
     pub(crate) async fn serve(self) {
-        let (id, peer, pool) = (self.id, self.peer, Arc::clone(&self.pool));
+        let (id, peer, pool) = (self.visit.id, self.visit.peer, Arc::clone(&self.visit.pool));
         let arrived = Instant::now();
         match self.meet(arrived).await {
             Ok(session) => session.serve().await,
@@ -57,11 +46,11 @@ impl Arrival {
 
     /// Shakes hands where clients speak TLS.
     async fn meet(self, arrived: Instant) -> Result<Session, Ended> {
-        let handshakes = &self.pool.handshakes;
+        let handshakes = &self.visit.pool.handshakes;
         let stream = match &handshakes.acceptor {
             None => Transport::Plain(self.stream),
             Some(acceptor) => {
-                let deadline = arrived + self.pool.relay.limits.handshake_timeout;
+                let deadline = arrived + self.visit.pool.relay.limits.handshake_timeout;
                 let handshake = async {
                     // Never closed, so a place always comes.
                     let _place = handshakes.places.acquire().await;
@@ -75,13 +64,8 @@ impl Arrival {
             }
         };
         Ok(Session {
-            id: self.id,
+            visit: self.visit,
             stream,
-            peer: self.peer,
-            pool: self.pool,
-            newest: self.newest,
-            buffers: self.buffers,
-            draining: self.draining,
         })
     }
 }

@@ -119,6 +119,13 @@ pub(crate) struct Handshakes {
     fingerprint: Vec<u8>,
 }
 
+/// What is agreed on with either side (ALPN), in order of preference; without any, a side is left to itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Protocols<'a> {
+    pub(crate) clients: &'a [&'a str],
+    pub(crate) server: &'a [&'a str],
+}
+
 /// Secrets in the format that `SSLKEYLOGFILE` has in other programs.
 #[derive(Debug)]
 struct KeyLogFile(Mutex<File>);
@@ -126,23 +133,19 @@ struct KeyLogFile(Mutex<File>);
 // === impl Handshakes ===
 
 impl Handshakes {
-    /// Reads all files that the configuration names. `protocols` are agreed on with either side (ALPN), in order
-    /// of preference; without any, both sides are left to themselves.
+    /// Reads all files that the configuration names.
     pub(crate) fn load(
         sides: &TlsSides,
-        protocols: &[&str],
+        protocols: Protocols<'_>,
         places: usize,
     ) -> Result<Self, TlsError> {
         let profile = sides.profile;
         let key_log = sides.key_log.as_deref().map(KeyLogFile::open).transpose()?;
-        let protocols: Vec<Vec<u8>> = protocols
-            .iter()
-            .map(|name| name.as_bytes().into())
-            .collect();
+        let written = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect();
         let acceptor = match &sides.clients {
             Some(clients) => {
                 let mut config = server_config(clients, profile, key_log.clone())?;
-                config.alpn_protocols.clone_from(&protocols);
+                config.alpn_protocols = written(protocols.clients);
                 Some(TlsAcceptor::from(Arc::new(config)))
             }
             None => None,
@@ -150,7 +153,7 @@ impl Handshakes {
         let connector = match &sides.server {
             Some(server) => {
                 let mut config = client_config(server, profile, key_log)?;
-                config.alpn_protocols = protocols;
+                config.alpn_protocols = written(protocols.server);
                 Some((
                     TlsConnector::from(Arc::new(config)),
                     server_name(&server.name)?,

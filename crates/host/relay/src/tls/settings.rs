@@ -2,7 +2,7 @@
 
 use rustls::pki_types::ServerName;
 
-use super::handshakes::{self, Handshakes, TlsError};
+use super::handshakes::{self, Handshakes, Protocols, TlsError};
 use crate::{Target, TlsRelay, TlsRoute};
 
 /// Both sides of a relay, ready to shake hands.
@@ -25,7 +25,8 @@ impl Settings {
     /// Reads all files that the relay names.
     pub(crate) fn load(relay: &TlsRelay) -> Result<Self, TlsError> {
         // No application protocol is agreed on with either side, so that both speak the same.
-        let handshakes = Handshakes::load(&relay.sides, &[], relay.limits.handshakes)?;
+        let handshakes =
+            Handshakes::load(&relay.sides, Protocols::default(), relay.limits.handshakes)?;
         let mut ways = Vec::new();
         for route in &relay.routes {
             let name = relay.sides.server.as_ref();

@@ -40,7 +40,7 @@ async fn requests_pass_unchanged_between_tls_on_both_sides() {
     let site = Site::make();
     let (listener, address) = listen().await;
     let mut relay = Relay::start(with_tls(&site, plain(address))).await;
-    let connector = site.connector_for(&["h2", "http/1.1"]);
+    let connector = site.connector_for(&["http/1.1"]);
     let mut client = within(connect(&relay, &connector)).await;
     let (_, session) = client.get_ref();
     assert_eq!(session.alpn_protocol(), Some(b"http/1.1".as_slice()));

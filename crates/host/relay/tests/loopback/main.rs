@@ -17,6 +17,7 @@ mod chaos;
 mod forwarding;
 mod harness;
 mod hot_pool;
+mod http2;
 mod https;
 mod life;
 mod openssl;

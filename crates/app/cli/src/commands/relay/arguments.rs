@@ -30,7 +30,7 @@ pub(crate) enum RelayCommand {
     Ca(RelayCa),
 }
 
-/// Relay HTTP/1.1 to one server over a pool of connections that are already fast.
+/// Relay HTTP to one server over a pool of connections that are already fast.
 ///
 /// Clients keep using the server's name: let it resolve to this host on their side (hosts file or
 /// DNS). Requests pass unchanged, so signatures (SigV4) stay valid. Connections to the server are made
@@ -76,6 +76,10 @@ pub(crate) struct RelayHttp {
     /// Who answers `Expect: 100-continue`: `forward` leaves it to the server, `answer` saves a round trip.
     #[arg(long, default_value = "forward", value_name = "WHO")]
     pub(crate) expect: Expect,
+
+    /// Whether clients may speak HTTP/2; the server is always spoken to in HTTP/1.1.
+    #[arg(long, default_value = "on", value_name = "on|off")]
+    pub(crate) http2: Switch,
 
     #[command(flatten)]
     pub(crate) common: Common,
