@@ -58,6 +58,8 @@ pub(crate) struct Reading {
     pub(crate) round_trip: Option<Duration>,
     /// No connection is still getting faster by itself: what grows now grows because of their number.
     pub(crate) settled: bool,
+    /// What the path carries, bytes per second, where the operator has said it.
+    pub(crate) most: Option<u64>,
 }
 
 /// An interval holds several of a controller's cycles on any path that is not to the moon.
@@ -152,7 +154,9 @@ impl Breadth {
             bytes_per_s,
         };
         match self.state {
-            State::Steady if reading.settled => self.try_more(goodput, now),
+            State::Steady if reading.settled && !is_beyond(goodput, reading.most) => {
+                self.try_more(goodput, now);
+            }
             State::Steady => {}
             State::Settling { before, since } => {
                 if reading.connections >= self.wish {
@@ -167,7 +171,9 @@ impl Breadth {
                 if worth {
                     self.patience = FIRST_PATIENCE;
                     self.state = State::Steady;
-                    self.try_more(goodput, now);
+                    if !is_beyond(goodput, reading.most) {
+                        self.try_more(goodput, now);
+                    }
                 } else {
                     self.give_up(before, now);
                 }
@@ -192,5 +198,45 @@ impl Breadth {
         self.wish = before.connections.clamp(self.limits.min, self.limits.max);
         self.rest_until = now + self.patience;
         self.patience = (self.patience * 2).min(MOST_PATIENCE);
+    }
+}
+
+/// Whether what a try has to bring is more than the path carries: it would fail, and crowd others meanwhile.
+fn is_beyond(goodput: Goodput, most: Option<u64>) -> bool {
+    most.is_some_and(|most| {
+        u128::from(goodput.bytes_per_s) * u128::from(WORTH)
+            > u128::from(most) * u128::from(WORTH_OF)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u64 = 1_000_000;
+
+    /// How many connections one that always has more to send wants after three seconds at [`RATE`].
+    fn wish(most: Option<u64>) -> u32 {
+        let mut breadth = Breadth::new(Width { min: 1, max: 4 });
+        for second in 0..4 {
+            let now = Time::from_millis(second * 1000);
+            let reading = Reading {
+                delivered: second * RATE,
+                connections: 1,
+                round_trip: Some(Duration::from_millis(50)),
+                settled: true,
+                most,
+            };
+            breadth.tick(&reading, now);
+            breadth.on_more(&reading, now);
+        }
+        breadth.wish()
+    }
+
+    #[test]
+    fn more_connections_are_tried_where_the_path_may_carry_a_quarter_more() {
+        assert_eq!(wish(None), 2);
+        assert_eq!(wish(Some(RATE * 5 / 4)), 2);
+        assert_eq!(wish(Some(RATE * 5 / 4 - 1)), 1, "it cannot bring so much");
     }
 }

@@ -10,6 +10,7 @@ use crate::decoder::Decoder;
 use crate::pace::{Mark, Pace};
 use crate::padding::Warmth;
 use crate::rein::Rein;
+use crate::reserve::Reserve;
 
 /// One WAN connection as one end sees it.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) warmth: Warmth,
     /// How fast its socket may pace.
     pub(crate) rein: Rein,
+    /// How much its socket may hold unsent.
+    pub(crate) reserve: Reserve,
     /// Reliable frames that went out here and are not acknowledged, in order.
     pub(crate) fifo: VecDeque<Sent>,
     /// Bytes of `fifo`.
@@ -178,6 +181,7 @@ impl Connection {
             hot_told: false,
             warmth: Warmth::default(),
             rein: Rein::default(),
+            reserve: Reserve::default(),
             fifo: VecDeque::new(),
             in_flight: 0,
             acknowledged: 0,

@@ -6,6 +6,9 @@ use units::Time;
 
 use crate::{ConnectionId, Observation};
 
+#[cfg(test)]
+mod tests;
+
 /// When a trunk takes too much from others on its path.
 ///
 /// What its connections do there is seen from two signs: the delay that queues add to the path's own round trip,
@@ -17,8 +20,9 @@ pub struct Guard {
     /// The delay that queues may add. `None`: half of the path's own round trip, and at least 20 ms; a sender
     /// that fills no queue stays far below it, and one that does, alone or with others, above.
     pub queueing: Option<Duration>,
-    /// The share of bytes that may be sent again while delay rises, in thousandths. 20 is what several eager
-    /// senders in one shallow queue exceed at once, and one that is alone only while it starts.
+    /// The share of bytes that may be sent again while a queue stands, in thousandths, above twice the share while
+    /// none does. 20 is what an eager sender exceeds in a shallow queue that it shares, and one that is alone only
+    /// while it starts.
     pub retransmissions: u32,
 }
 
@@ -123,6 +127,11 @@ const LEAST_CEILING: Duration = Duration::from_millis(20);
 const STRIKES: u32 = 2;
 const FIRST_REST: Duration = Duration::from_secs(30);
 const MOST_REST: Duration = Duration::from_mins(10);
+/// Without any queue for so long, nobody has taken the room that was made: two CUBIC flows that share a gigabit over
+/// 60 ms fill a shallow queue more often than that (K of RFC 9438, section 4.2).
+const UNUSED: Duration = Duration::from_secs(15);
+/// How often the strikes that it takes are doubled for a path on which nobody took the room.
+const MOST_DOUBLINGS: u32 = 3;
 
 /// The guard at work.
 #[derive(Debug)]
@@ -131,49 +140,65 @@ pub(crate) struct Watch {
     state: State,
     /// How long to be modest the next time.
     rest: Duration,
+    /// Times in a row that nobody took the room that was made.
+    unused: u32,
     connections: BTreeMap<ConnectionId, Tally>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Since then, with so many intervals in a row in which it was too much.
-    Eager {
-        since: Time,
-        strikes: u32,
-    },
-    /// The same, until then.
+    Eager { since: Time, strikes: u32 },
+    /// The same, until then. What is seen before `from` is still the queue of the connections that were too many.
     Narrow {
+        from: Time,
         until: Time,
         strikes: u32,
     },
-    Modest {
-        until: Time,
-    },
+    /// Until then. No queue was seen since `empty_since`.
+    Modest { until: Time, empty_since: Time },
 }
 
 /// One connection in the running interval.
 #[derive(Clone, Copy, Debug)]
 struct Tally {
+    began_at: Time,
     ends_at: Time,
     /// As they were when the interval began.
     sent: u64,
-    retransmitted: u64,
     looks: u32,
     delay: Duration,
+    /// The most that a look saw of it.
+    most: Duration,
+    /// What went out between looks that saw a queue, and those that saw none.
+    queued: Flow,
+    free: Flow,
+    /// The last look's.
+    seen: Flow,
+}
+
+/// Bytes sent, and those of them that were sent again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    sent: u64,
+    again: u64,
 }
 
 /// The trunk is to send in another manner.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Change {
     Less(Excess),
-    /// After a rest.
+    /// After a rest, or because nobody took the room.
     Eager,
 }
 
 /// What an interval says.
 enum Verdict {
     Nothing,
-    Well,
+    /// With whether the queue was empty all the time.
+    Well {
+        empty: bool,
+    },
     TooMuch(Excess),
 }
 
@@ -209,6 +234,7 @@ impl Watch {
                 strikes: 0,
             },
             rest: FIRST_REST,
+            unused: 0,
             connections: BTreeMap::new(),
         }
     }
@@ -238,41 +264,47 @@ impl Watch {
         let (Some(round_trip), Some(least)) = (sight.round_trip, sight.least) else {
             return None;
         };
-        if let State::Modest { until } | State::Narrow { until, .. } = self.state
+        if let State::Modest { until, .. } | State::Narrow { until, .. } = self.state
             && now >= until
         {
-            self.connections.clear();
-            self.state = State::Eager {
-                since: now,
-                strikes: STRIKES - 1,
-            };
-            return Some(Change::Eager);
+            if matches!(self.state, State::Modest { .. }) {
+                self.unused = 0;
+            }
+            return Some(self.begin_again(now));
         }
         let fresh = Tally {
+            began_at: now,
             ends_at: now + (least * ROUND_TRIPS).max(LEAST_INTERVAL),
             sent: sight.sent,
-            retransmitted: sight.retransmitted,
             looks: 0,
             delay: Duration::ZERO,
+            most: Duration::ZERO,
+            queued: Flow::default(),
+            free: Flow::default(),
+            seen: Flow {
+                sent: sight.sent,
+                again: sight.retransmitted,
+            },
         };
-        if !sight.settled {
+        let leftover = matches!(self.state, State::Narrow { from, .. } if now < from);
+        if leftover || !sight.settled {
             self.connections.insert(connection, fresh);
             return None;
         }
         let tally = self.connections.entry(connection).or_insert(fresh);
+        let delay = round_trip.saturating_sub(least);
         tally.looks += 1;
-        tally.delay += round_trip.saturating_sub(least);
+        tally.delay += delay;
+        tally.most = tally.most.max(delay);
+        tally.count(delay > noise(least), sight);
         if now < tally.ends_at {
             return None;
         }
         let ended = core::mem::replace(tally, fresh);
         match self.verdict(&ended, sight, least) {
             Verdict::Nothing => None,
-            Verdict::Well => {
-                self.pass(now);
-                None
-            }
-            Verdict::TooMuch(excess) => self.strike(excess, now),
+            Verdict::Well { empty } => self.pass(empty, now),
+            Verdict::TooMuch(excess) => self.strike(excess, ended.length(now), now),
         }
     }
 
@@ -289,21 +321,24 @@ impl Watch {
         if delay > ceiling {
             return Verdict::TooMuch(Excess::Queueing { delay, ceiling });
         }
-        let again = sight.retransmitted.saturating_sub(tally.retransmitted);
-        let share = u32::try_from(u128::from(again) * 1000 / u128::from(sent)).unwrap_or(u32::MAX);
-        let rises = delay > (least / RISING).max(LEAST_RISING);
         let ceiling = self.guard.retransmissions;
-        if rises && share > ceiling {
+        // What is lost without a queue is lost with one, too.
+        let random = tally.free.share(LEAST_SENT).unwrap_or(0);
+        if let Some(share) = tally.queued.share(LEAST_SENT / 4)
+            && share > ceiling + 2 * random
+        {
             return Verdict::TooMuch(Excess::Retransmissions {
                 share,
                 ceiling,
-                delay,
+                delay: tally.most,
             });
         }
-        Verdict::Well
+        Verdict::Well {
+            empty: tally.most <= noise(least),
+        }
     }
 
-    fn pass(&mut self, now: Time) {
+    fn pass(&mut self, is_empty: bool, now: Time) -> Option<Change> {
         match &mut self.state {
             State::Eager { since, strikes } => {
                 *strikes = 0;
@@ -312,125 +347,89 @@ impl Watch {
                 }
             }
             State::Narrow { strikes, .. } => *strikes = 0,
-            State::Modest { .. } => {}
+            State::Modest { empty_since, .. } => {
+                if !is_empty {
+                    *empty_since = now;
+                } else if now.since(*empty_since) >= UNUSED {
+                    self.unused = (self.unused + 1).min(MOST_DOUBLINGS);
+                    self.rest = FIRST_REST;
+                    return Some(self.begin_again(now));
+                }
+            }
         }
+        None
+    }
+
+    fn begin_again(&mut self, now: Time) -> Change {
+        self.connections.clear();
+        self.state = State::Eager {
+            since: now,
+            // Where somebody was there, the first sign is enough.
+            strikes: if self.unused == 0 { STRIKES - 1 } else { 0 },
+        };
+        Change::Eager
     }
 
     /// One step at a time: fewer connections first, where there are several.
-    fn strike(&mut self, excess: Excess, now: Time) -> Option<Change> {
-        let (State::Eager { strikes, .. } | State::Narrow { strikes, .. }) = &mut self.state else {
-            return None;
+    fn strike(&mut self, excess: Excess, interval: Duration, now: Time) -> Option<Change> {
+        let strikes = match &mut self.state {
+            State::Eager { strikes, .. } | State::Narrow { strikes, .. } => strikes,
+            State::Modest { empty_since, .. } => {
+                *empty_since = now;
+                return None;
+            }
         };
         *strikes += 1;
-        if *strikes < STRIKES {
+        if *strikes < STRIKES << self.unused {
             return None;
         }
         let until = now + self.rest;
         if matches!(self.state, State::Eager { .. }) && self.connections.len() > 1 {
-            self.state = State::Narrow { until, strikes: 0 };
+            self.state = State::Narrow {
+                from: now + interval,
+                until,
+                strikes: 0,
+            };
         } else {
-            self.state = State::Modest { until };
+            self.state = State::Modest {
+                until,
+                empty_since: now,
+            };
             self.rest = (self.rest * 2).min(MOST_REST);
         }
         Some(Change::Less(excess))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::vec::Vec;
-
-    use super::*;
-
-    const LEAST: Duration = Duration::from_millis(60);
-    const LINK: ConnectionId = ConnectionId(1);
-
-    /// Ten seconds at 50 Mbit/s with this much queueing and this share sent again, in thousandths; every change
-    /// of the manner with the second it came in.
-    fn play(watch: &mut Watch, from_s: u64, queueing: Duration, share: u64) -> Vec<(u64, Manner)> {
-        let mut changes = Vec::new();
-        for step in 0..1000_u64 {
-            let now = Time::from_millis(from_s * 1000 + step * 10);
-            let sent = (from_s * 100 + step) * 62_500;
-            let sight = Sight {
-                round_trip: Some(LEAST + queueing),
-                least: Some(LEAST),
-                sent,
-                retransmitted: sent * share / 1000,
-                settled: true,
-            };
-            if watch.look(LINK, &sight, now).is_some() {
-                changes.push((now.as_nanos() / 1_000_000_000, watch.manner()));
-            }
-        }
-        changes
+impl Tally {
+    fn length(&self, now: Time) -> Duration {
+        now.since(self.began_at)
     }
 
-    #[test]
-    fn random_loss_alone_does_not_trip_it_however_much_it_is() {
-        let mut watch = Watch::new(Guard::default());
-        assert_eq!(play(&mut watch, 0, Duration::from_millis(2), 50), []);
-        assert_eq!(watch.manner(), Manner::Eager);
-    }
-
-    #[test]
-    fn a_queue_that_stands_below_the_ceiling_does_not_trip_it() {
-        let mut watch = Watch::new(Guard::default());
-        assert_eq!(play(&mut watch, 0, LEAST / 3, 0), []);
-    }
-
-    #[test]
-    fn retransmissions_with_delay_trip_it_and_so_does_delay_alone() {
-        for (queueing, share) in [(LEAST / 5, 30), (LEAST, 0)] {
-            let mut watch = Watch::new(Guard::default());
-            let changes = play(&mut watch, 0, queueing, share);
-            assert_eq!(changes, [(2, Manner::Modest)], "{queueing:?} {share}");
-        }
-    }
-
-    #[test]
-    fn it_tries_again_after_a_rest_and_rests_longer_each_time_that_it_is_still_too_much() {
-        let mut watch = Watch::new(Guard::default());
-        let changes: Vec<_> = (0..12)
-            .flat_map(|tens| play(&mut watch, tens * 10, LEAST, 0))
-            .collect();
-        let tries: Vec<u64> = changes
-            .iter()
-            .filter(|(_, manner)| *manner == Manner::Eager)
-            .map(|(second, _)| *second)
-            .collect();
-        assert_eq!(tries, [32, 93], "{changes:?}");
-    }
-
-    #[test]
-    fn what_was_set_holds_and_what_is_off_sees_nothing() {
-        let strict = Guard {
-            queueing: Some(Duration::from_millis(5)),
-            ..Guard::default()
+    fn count(&mut self, queued: bool, sight: &Sight) {
+        let flow = if queued {
+            &mut self.queued
+        } else {
+            &mut self.free
         };
-        let off = Guard {
-            enabled: false,
-            ..strict
+        flow.sent += sight.sent.saturating_sub(self.seen.sent);
+        flow.again += sight.retransmitted.saturating_sub(self.seen.again);
+        self.seen = Flow {
+            sent: sight.sent,
+            again: sight.retransmitted,
         };
-        let delay = Duration::from_millis(6);
-        assert_eq!(play(&mut Watch::new(strict), 0, delay, 0).len(), 1);
-        assert_eq!(play(&mut Watch::new(off), 0, delay, 0), []);
     }
+}
 
-    #[test]
-    fn several_connections_become_one_before_it_is_made_modest() {
-        let mut watch = Watch::new(Guard::default());
-        let idle = Sight {
-            round_trip: Some(LEAST),
-            least: Some(LEAST),
-            sent: 0,
-            retransmitted: 0,
-            settled: true,
-        };
-        assert_eq!(watch.look(ConnectionId(2), &idle, Time::ZERO), None);
-        assert_eq!(
-            play(&mut watch, 0, LEAST, 0),
-            [(2, Manner::Narrow), (4, Manner::Modest)]
-        );
+impl Flow {
+    /// What was sent again, in thousandths; `None` where less than `least` was sent.
+    fn share(&self, least: u64) -> Option<u32> {
+        let share = u128::from(self.again) * 1000 / u128::from(self.sent.max(1));
+        (self.sent >= least).then(|| u32::try_from(share).unwrap_or(u32::MAX))
     }
+}
+
+/// Up to here delay is none of a queue's.
+fn noise(least: Duration) -> Duration {
+    (least / RISING).max(LEAST_RISING)
 }

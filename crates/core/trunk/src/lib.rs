@@ -53,6 +53,7 @@ mod preface;
 mod ranges;
 mod reason;
 mod rein;
+mod reserve;
 mod status;
 mod stream;
 mod target;

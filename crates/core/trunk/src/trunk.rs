@@ -488,8 +488,14 @@ impl Trunk {
         self.connections.get(&connection)?.rein.rate()
     }
 
+    /// How much a connection's socket may hold that it has not sent, once its pace is known: see
+    /// [`Self::observe`].
+    pub fn unsent_bound(&self, connection: ConnectionId) -> Option<Size> {
+        self.connections.get(&connection)?.reserve.bytes()
+    }
+
     /// Notes what the driver saw of a connection's socket. What follows from it for the socket is asked for
-    /// afterwards: [`Self::manner`], [`Self::pacing_bound`].
+    /// afterwards: [`Self::manner`], [`Self::pacing_bound`], [`Self::unsent_bound`].
     pub fn observe(&mut self, connection: ConnectionId, seen: Observation, now: Time) {
         if let Some(link) = self.connections.get_mut(&connection) {
             if let (Some(rate), Some(round_trip)) = (seen.delivery_rate, seen.round_trip) {
@@ -503,12 +509,14 @@ impl Trunk {
                 );
             }
             if let Some(pacing) = seen.pacing_rate {
+                link.reserve.observe(pacing);
                 link.rein
                     .observe(pacing.bytes_per_s(), link.warmth.full(), now);
             }
             link.totals.retransmitted = seen.retransmitted.get();
             link.seen = Some(seen);
             self.tell_hot(connection);
+            self.fit_first_window();
             self.watch(connection, &seen, now);
         }
     }

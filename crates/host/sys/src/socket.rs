@@ -134,6 +134,17 @@ pub fn set_pacing_rate(
     Options::of(socket, side, peer).pacing_rate(rate)
 }
 
+/// Bounds the bytes that a socket holds and has not sent, above which it is not writable (`TCP_NOTSENT_LOWAT`). For a socket
+/// that is open already, because what is right changes with its pace.
+pub fn set_unsent_bound(
+    socket: &impl AsFd,
+    bound: Bytes,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<(), ApplyError> {
+    Options::of(socket, side, peer).unsent_bound(bound)
+}
+
 /// What the kernel may call a congestion control, the first choice first: by its own module, or as
 /// `longhaul cc load` names what it puts in.
 fn kernel_names(name: &str) -> Vec<String> {
@@ -308,13 +319,7 @@ impl<'a> Options<'a> {
             |socket| socket.tcp_nodelay(),
         )?;
         if let Some(low_water) = profile.notsent_low_water {
-            let bytes = u32::try_from(low_water.get()).unwrap_or(u32::MAX);
-            self.exact(
-                "TCP_NOTSENT_LOWAT",
-                &bytes,
-                |socket, value| socket.set_tcp_notsent_lowat(*value),
-                |socket| socket.tcp_notsent_lowat(),
-            )?;
+            self.unsent_bound(low_water)?;
         }
         if let Some(keep_alive) = profile.keep_alive {
             self.keep_alive(keep_alive)?;
@@ -412,6 +417,16 @@ impl<'a> Options<'a> {
             &true,
             |socket, value| socket.set_keepalive(*value),
             |socket| socket.keepalive(),
+        )
+    }
+
+    fn unsent_bound(&mut self, bound: Bytes) -> Result<(), ApplyError> {
+        let bytes = u32::try_from(bound.get()).unwrap_or(u32::MAX);
+        self.exact(
+            "TCP_NOTSENT_LOWAT",
+            &bytes,
+            |socket, value| socket.set_tcp_notsent_lowat(*value),
+            |socket| socket.tcp_notsent_lowat(),
         )
     }
 

@@ -42,6 +42,16 @@ impl Trunk {
         }
     }
 
+    /// The same, told at once: streams that come after a silence have nothing else to hear it from.
+    pub(super) fn open_first_window(&mut self, window: u64) {
+        self.raise_first_window(window);
+        let limit = self.receiving.granted;
+        self.sending.control.push_back(Message::TrunkCredit {
+            limit,
+            stream: window,
+        });
+    }
+
     /// Tells the peer what all readers together have consumed, when it is worth a frame: the more often,
     /// the less is free, else many stuck streams would hold the last credit for ever.
     pub(super) fn grant_trunk(&mut self) {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use units::Time;
+use units::{Rate, Time};
 
 use super::Trunk;
 use crate::breadth::Reading;
@@ -22,6 +22,7 @@ impl Trunk {
             delivered: self.sending.acknowledged,
             connections: u32::try_from(in_use).unwrap_or(u32::MAX),
             round_trip: self.round_trip(),
+            most: self.config.padding.ready_for.map(Rate::bytes_per_s),
             settled: self
                 .connections
                 .values()

@@ -59,6 +59,8 @@ pub(super) struct Wan {
     /// The fastest that the profile lets it pace, and what holds now.
     fastest: Rate,
     bound: Option<Rate>,
+    /// What the socket may hold unsent, where the profile bounds that.
+    unsent: Option<units::Bytes>,
     looked_at: Option<Instant>,
     moved: bool,
     pub(super) bytes_in: u64,
@@ -100,6 +102,7 @@ impl Wan {
             manner: Manner::Eager,
             fastest,
             bound: None,
+            unsent: profile.notsent_low_water,
             link,
             out: VecDeque::new(),
             unflushed: false,
@@ -270,9 +273,13 @@ impl Wan {
         };
         // Bytes in flight will have been acknowledged at the next look.
         self.moved = info.unacked > 0;
-        let (manner, bound) = self.engine.with(|trunk, now| {
+        let (manner, bound, unsent) = self.engine.with(|trunk, now| {
             trunk.observe(self.id, observation, now);
-            (trunk.manner(), trunk.pacing_bound(self.id))
+            (
+                trunk.manner(),
+                trunk.pacing_bound(self.id),
+                trunk.unsent_bound(self.id),
+            )
         });
         if bound != self.bound {
             self.take_bound(bound);
@@ -280,6 +287,17 @@ impl Wan {
         if manner != self.manner {
             self.take_manner(manner);
         }
+        if let Some(unsent) = unsent.filter(|unsent| self.unsent.is_some_and(|now| now != *unsent))
+        {
+            self.take_unsent(unsent);
+        }
+    }
+
+    /// Holds no more than `unsent` that it has not sent.
+    fn take_unsent(&mut self, unsent: units::Bytes) {
+        self.unsent = Some(unsent);
+        let set = sys::socket::set_unsent_bound(self.link.tcp(), unsent, Side::Server, self.peer);
+        self.warn_unless(set);
     }
 
     /// Paces no faster than `bound`, or as the profile has it.
