@@ -54,6 +54,30 @@ pub struct Rivals {
     pub own_bps: Vec<f64>,
 }
 
+// === impl Rivals ===
+
+impl Rivals {
+    /// Flow by flow the mean of what was measured beside several transfers; `None` of none.
+    pub fn mean(parts: &[Self]) -> Option<Self> {
+        let first = parts.first()?;
+        let mean = |flows: fn(&Self) -> &Vec<f64>| {
+            let each = (0..flows(first).len()).map(|flow| {
+                let rates: Vec<f64> = parts
+                    .iter()
+                    .filter_map(|part| flows(part).get(flow).copied())
+                    .collect();
+                crate::summary::mean(&rates).unwrap_or_default()
+            });
+            each.collect()
+        };
+        Some(Self {
+            alone_bps: mean(|part| &part.alone_bps),
+            beside_bps: mean(|part| &part.beside_bps),
+            own_bps: mean(|part| &part.own_bps),
+        })
+    }
+}
+
 /// What `explain` predicted for an arm, in seconds, with its derivation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Predicted {
@@ -126,4 +150,21 @@ impl Transfer {
 )]
 pub(crate) const fn bits(bytes: u64) -> f64 {
     bytes as f64 * 8.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rivals_are_averaged_flow_by_flow_however_many_transfers_there_were() {
+        let part = |alone: f64, beside: [f64; 2]| Rivals {
+            alone_bps: vec![alone; 2],
+            beside_bps: beside.to_vec(),
+            own_bps: vec![1.0],
+        };
+        assert_eq!(Rivals::mean(&[]), None);
+        let mean = Rivals::mean(&[part(9.0, [2.0, 5.0]), part(9.0, [4.0, 7.0])]);
+        assert_eq!(mean, Some(part(9.0, [3.0, 6.0])));
+    }
 }

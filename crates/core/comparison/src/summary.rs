@@ -171,7 +171,7 @@ fn beside(rivals: &Rivals, goodput_bps: Option<f64>) -> lab::Rivals {
     }
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
+pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     let count = bits(values.len() as u64) / 8.0;
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
 }

@@ -22,6 +22,10 @@ pub struct Document {
     pub workload: String,
     /// The seed of the payload.
     pub seed: u64,
+    /// The moment that `started_s` of flows counts from, in seconds since 1970 by the client's clock: lays a run
+    /// beside captures and other hosts' counters. Absent in documents older than this field.
+    #[serde(default)]
+    pub began_unix_s: Option<f64>,
     /// Whether the run was cut short (Ctrl-C): what is here was measured, the rest is missing.
     pub interrupted: bool,
     /// One per connection, in the order in which they began.

@@ -8,7 +8,7 @@ mod transfer;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use comparison::{Evidence, Measured, SplitMix64};
+use comparison::{Evidence, Measured, Rivals, SplitMix64};
 use congestion::ParseAlgorithmError;
 use link::InvalidPath;
 use record::Manifest;
@@ -235,6 +235,7 @@ impl Stage<'_> {
         let mut measured = Measured::default();
         let mut primed = Vec::new();
         let mut series = Vec::new();
+        let mut rivals = Vec::new();
         let hops = self.relays(arm.relay.hops());
         let arm = &across(arm, &hops);
         for number in 0..blocks {
@@ -266,13 +267,11 @@ impl Stage<'_> {
                     .sum();
                 let own = [transfer::bits(own) / span.as_secs_f64()];
                 let alone = self.alone(arm, workload, hosts, seed, span)?;
-                transfer::add_rivals(
-                    &mut measured.rivals,
-                    &alone,
-                    &beside,
-                    &own,
-                    f64::from(blocks),
-                );
+                rivals.push(Rivals {
+                    alone_bps: alone,
+                    beside_bps: beside,
+                    own_bps: own.to_vec(),
+                });
             }
         }
         if let Some(unprimed) = &arm.unprimed {
@@ -295,6 +294,7 @@ impl Stage<'_> {
                 .filter(|transfer| transfer.failure.is_none())
                 .map(|transfer| transfer.seconds);
         }
+        measured.rivals = Rivals::mean(&rivals);
         measured.series = transfer::representative(&measured.transfers, &mut series);
         // Summed up to here; the document wants the mean.
         let good = measured

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use record::flow::{Flow, Totals};
 use units::Bytes;
@@ -96,6 +96,8 @@ pub struct Outcome {
     pub flows: Vec<Flow>,
     /// All together.
     pub totals: Totals,
+    /// The moment that the flows' `started_s` counts from.
+    pub began: SystemTime,
     /// Whether [`Control::stop`] cut it short.
     pub interrupted: bool,
 }
@@ -115,6 +117,7 @@ pub fn run(
     control: &Control,
     watch: &mut (dyn FnMut(Progress) + Send),
 ) -> Outcome {
+    let began = SystemTime::now();
     let run = Run {
         engine,
         plan,
@@ -151,6 +154,7 @@ pub fn run(
     Outcome {
         totals: totals::of(&flows),
         flows,
+        began,
         interrupted: control.is_stopped(),
     }
 }

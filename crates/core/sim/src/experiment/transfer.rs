@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use comparison::{Measured, Rivals, Transfer};
+use comparison::{Measured, Transfer};
 use record::LimitSeconds;
 use record::lab::Series;
 use scenario::{Arm, Flow, Workload};
@@ -272,30 +272,6 @@ fn rates_of(block: &Block) -> Vec<u64> {
             arrived(block, &[*connection], up, down)
         })
         .collect()
-}
-
-/// Adds the shares of a block to those of the blocks before, flow by flow; `blocks` of them in all.
-pub(super) fn add_rivals(
-    sum: &mut Option<Rivals>,
-    alone: &[f64],
-    beside: &[f64],
-    own: &[f64],
-    blocks: f64,
-) {
-    let sum = sum.get_or_insert_with(|| Rivals {
-        alone_bps: vec![0.0; alone.len()],
-        beside_bps: vec![0.0; beside.len()],
-        own_bps: vec![0.0; own.len()],
-    });
-    for (sums, more) in [
-        (&mut sum.alone_bps, alone),
-        (&mut sum.beside_bps, beside),
-        (&mut sum.own_bps, own),
-    ] {
-        for (sum, more) in sums.iter_mut().zip(more) {
-            *sum += more / blocks;
-        }
-    }
 }
 
 #[expect(

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use comparison::{Rivals, Transfer};
+use comparison::Transfer;
 use scenario::{Arm, Capture, Flow, Kind, Tls, Workload};
 
 use super::counters::KernelCounters;
+use super::rivals::Share;
 use super::sampler::{self, Sampler, Snapshot};
 use super::series::{Observation, bits};
 use super::topology::Place;
@@ -74,8 +75,8 @@ struct Watched {
 pub(super) struct Account {
     /// When the first that counts began.
     pub(super) counters: Option<HostCounters>,
-    /// Payload bits per second of each flow that counts.
-    pub(super) own_bps: Vec<f64>,
+    /// What the flows of each transfer that counts got, in order; without those that failed.
+    pub(super) shares: Vec<Share>,
     /// What flows say of their own TCP.
     pub(super) snapshots: Vec<Snapshot>,
 }
@@ -166,12 +167,18 @@ impl Bench {
         let after = self.counters()?;
         let counted = difference(&account.counters.take().unwrap_or_default(), &after);
         let rivals = match rivals {
-            None => None,
-            Some(rivals) => Some(Rivals {
-                beside_bps: self.end_rivals(rivals)?,
-                alone_bps: self.alone_bps.get(&job.index).cloned().unwrap_or_default(),
-                own_bps: account.own_bps,
-            }),
+            None => Vec::new(),
+            Some(rivals) => {
+                let looks = self.end_rivals(rivals)?;
+                let alone_bps = self
+                    .alone_bps
+                    .get(&job.index)
+                    .map_or(&[][..], Vec::as_slice);
+                let shares = account.shares.into_iter();
+                shares
+                    .map(|share| share.beside(&looks, alone_bps))
+                    .collect()
+            }
         };
         // The check comes before captures end: it gives the last FIN the round trip that it needs to be
         // captured.
@@ -218,7 +225,7 @@ impl Bench {
             return match job.workload.kind {
                 Kind::Upload | Kind::Download | Kind::Replicate => {
                     let seen = self.objects(job, &mut account.counters)?;
-                    account.own_bps = counted(job, &seen).filter_map(goodput).collect();
+                    account.shares = counted(job, &seen).filter_map(Seen::share).collect();
                     Ok(seen)
                 }
                 Kind::Stream | Kind::Exchange | Kind::Burst => self.flows(job, account),
@@ -233,7 +240,7 @@ impl Bench {
             }
             seen.push(self.by_command(job, program, number)?);
         }
-        account.own_bps = counted(job, &seen).filter_map(goodput).collect();
+        account.shares = counted(job, &seen).filter_map(Seen::share).collect();
         Ok(seen)
     }
 
@@ -379,13 +386,6 @@ fn counted<'a>(job: &Job<'_>, seen: &'a [Seen]) -> impl Iterator<Item = &'a Seen
     seen.iter().skip(warm_up)
 }
 
-/// Payload bits per second of a transfer that went well.
-fn goodput(seen: &Seen) -> Option<f64> {
-    let transfer = &seen.transfer;
-    let counts = transfer.failure.is_none() && transfer.seconds > 0.0;
-    counts.then(|| bits(transfer.bytes) / transfer.seconds)
-}
-
 fn difference(before: &HostCounters, after: &HostCounters) -> BTreeMap<String, u64> {
     let mut counted = BTreeMap::new();
     for (host, after) in after {
@@ -411,6 +411,17 @@ impl Seen {
             transfer,
         }
     }
+
+    /// What it got as a whole, where it went well.
+    fn share(&self) -> Option<Share> {
+        let transfer = &self.transfer;
+        let counts = transfer.failure.is_none() && transfer.seconds > 0.0;
+        counts.then(|| Share {
+            from_s: self.from_s,
+            to_s: self.to_s,
+            own_bps: vec![bits(transfer.bytes) / transfer.seconds],
+        })
+    }
 }
 
 // === impl Trial ===
@@ -428,6 +439,7 @@ impl Trial {
         self.captures.extend(one.captures);
         self.legs.extend(one.legs);
         self.moments.extend(one.moments);
+        self.rivals.extend(one.rivals);
         self.captured += one.captured;
         for (name, count) in one.counters {
             *self.counters.entry(name).or_default() += count;

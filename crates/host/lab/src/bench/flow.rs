@@ -12,7 +12,9 @@ use units::Span;
 
 use super::block::{Account, Job, Seen};
 use super::command;
+use super::rivals::Share;
 use super::sampler::{Reading, Snapshot};
+use super::series::bits;
 use super::topology::{Place, Topology};
 use super::{Bench, BenchError, FLOW_PORT, READY, TRANSFER};
 use crate::worker::Worker;
@@ -20,6 +22,7 @@ use crate::worker::Worker;
 /// What of `longhaul flow client --json` is of interest here (`record::flow`).
 #[derive(Debug, Deserialize)]
 struct Document {
+    began_unix_s: f64,
     flows: Vec<Connection>,
     totals: Totals,
 }
@@ -28,9 +31,10 @@ struct Document {
 struct Connection {
     started_s: f64,
     connect_s: Option<f64>,
+    total_s: f64,
+    bytes: u64,
     transfers: Vec<Stream>,
     exchanges: Option<Exchanges>,
-    goodput_bps: Option<f64>,
     /// Of the end that sends.
     samples: Vec<Sample>,
     error: Option<String>,
@@ -50,6 +54,7 @@ struct Sample {
 #[derive(Debug, Deserialize)]
 struct Stream {
     bytes: u64,
+    started_s: f64,
     seconds: f64,
     receiver_s: f64,
     /// Receiver's clock: seconds since the first byte, and bytes until then.
@@ -140,7 +145,13 @@ impl Bench {
                 return Ok((seen, None));
             }
         };
-        seen = Seen::until_now(document.transfer(job.workload.kind, !lasting.is_zero()));
+        let transfer = document.transfer(job.workload.kind, !lasting.is_zero());
+        let (from_s, to_s) = document.span();
+        seen = Seen {
+            transfer,
+            from_s,
+            to_s,
+        };
         Ok((seen, Some(document)))
     }
 
@@ -157,15 +168,10 @@ impl Bench {
             }
             let (seen, document) = self.by_flow(job, number)?;
             if let Some(document) = document {
-                if job.position(number).is_some() {
-                    let flows = document.flows.iter();
-                    account
-                        .own_bps
-                        .extend(flows.filter_map(|flow| flow.goodput_bps));
+                if job.position(number).is_some() && seen.transfer.failure.is_none() {
+                    account.shares.extend(document.share());
                 }
-                account
-                    .snapshots
-                    .extend(document.snapshots(seen.to_s, number));
+                account.snapshots.extend(document.snapshots(number));
             }
             all.push(seen);
         }
@@ -271,13 +277,47 @@ impl Document {
         }
     }
 
-    /// The samples of its flows as looks at a host's sockets, of transfer `number` that ended at `to_s`
-    /// (seconds since 1970).
-    fn snapshots(&self, to_s: f64, number: u32) -> Vec<Snapshot> {
-        let began_s = to_s - self.totals.seconds;
+    /// Between which moments payload was on its way, in seconds since 1970: from the first connection's
+    /// beginning to the last one's end.
+    fn span(&self) -> (f64, f64) {
+        let flows = || self.flows.iter();
+        let begin_s = flows().map(|flow| flow.started_s).reduce(f64::min);
+        let begin_s = self.began_unix_s + begin_s.unwrap_or_default();
+        let ends = flows().map(|flow| self.began_unix_s + flow.started_s + flow.total_s);
+        (begin_s, ends.fold(begin_s, f64::max))
+    }
+
+    /// What each flow got while receivers counted, all over the same time. That ends with the receipt: it
+    /// needs as long as an acknowledgement, and by those rivals are counted.
+    fn share(&self) -> Option<Share> {
+        let counted = self.flows.iter().flat_map(|flow| {
+            let opened_s = self.began_unix_s + flow.started_s;
+            let streams = flow.transfers.iter();
+            streams.map(move |one| {
+                let to_s = opened_s + one.started_s + one.seconds;
+                (to_s - one.receiver_s, to_s)
+            })
+        });
+        let earliest = |(a, b): (f64, f64), (c, d): (f64, f64)| (a.min(c), b.max(d));
+        // Exchanges are no streams.
+        let (from_s, to_s) = counted.reduce(earliest).unwrap_or_else(|| self.span());
+        let seconds = to_s - from_s;
+        (seconds > 0.0).then(|| {
+            let flows = self.flows.iter();
+            Share {
+                from_s,
+                to_s,
+                own_bps: flows.map(|flow| bits(flow.bytes) / seconds).collect(),
+            }
+        })
+    }
+
+    /// The samples of its flows as looks at a host's sockets, of transfer `number`.
+    fn snapshots(&self, number: u32) -> Vec<Snapshot> {
         let mut samples: Vec<(f64, u64, Reading)> = Vec::new();
         for (cookie, flow) in (u64::from(number) << 32..).zip(&self.flows) {
-            let opened_s = began_s + flow.started_s + flow.connect_s.unwrap_or_default();
+            let connected_s = flow.started_s + flow.connect_s.unwrap_or_default();
+            let opened_s = self.began_unix_s + connected_s;
             let readings = flow.samples.iter();
             samples.extend(readings.map(|at| (opened_s + at.at_s, cookie, at.reading())));
         }
@@ -334,7 +374,7 @@ impl Stream {
         };
         let seconds = end_s - before.0;
         let bytes = end.checked_sub(before.1)?;
-        (seconds > 0.0).then(|| super::series::bits(bytes) / seconds)
+        (seconds > 0.0).then(|| bits(bytes) / seconds)
     }
 }
 
@@ -344,24 +384,24 @@ mod tests {
 
     fn document() -> Document {
         let text = r#"{
+            "began_unix_s": 100.0,
             "flows": [
-                { "started_s": 0.0, "connect_s": 0.5, "samples": [
+                { "started_s": 0.0, "connect_s": 0.5, "total_s": 2.25, "bytes": 4000, "samples": [
                     { "at_s": 0.25, "acknowledged": 1000, "cwnd": 2000, "rtt_s": 0.1,
                       "in_flight": 500, "retransmits": 1 },
                     { "at_s": 0.5, "acknowledged": 1500, "cwnd": 2000, "rtt_s": 0.0,
                       "in_flight": 0, "retransmits": 1 } ],
                   "transfers": [
-                    { "bytes": 4000, "seconds": 1.5, "receiver_s": 1.0,
+                    { "bytes": 4000, "started_s": 0.75, "seconds": 1.5, "receiver_s": 1.0,
                       "progress": [[0.25, 1000], [0.5, 1500], [0.75, 2500], [1.0, 4000]] } ],
-                  "exchanges": { "samples_s": [0.25, 0.5] },
-                  "goodput_bps": 1.0, "error": null },
-                { "started_s": 0.25, "connect_s": 0.25, "samples": [
+                  "exchanges": { "samples_s": [0.25, 0.5] }, "error": null },
+                { "started_s": 0.25, "connect_s": 0.25, "total_s": 2.75, "bytes": 16, "samples": [
                     { "at_s": 0.2501, "acknowledged": 7, "cwnd": 20, "rtt_s": 0.1,
                       "in_flight": 5, "retransmits": 0 } ],
                   "transfers": [
-                    { "bytes": 8, "seconds": 1.0, "receiver_s": 2.0, "progress": [] },
-                    { "bytes": 8, "seconds": 1.0, "receiver_s": 2.0, "progress": [] } ],
-                  "exchanges": null, "goodput_bps": null, "error": null } ],
+                    { "bytes": 8, "started_s": 0.25, "seconds": 1.0, "receiver_s": 0.25, "progress": [] },
+                    { "bytes": 8, "started_s": 1.25, "seconds": 1.5, "receiver_s": 1.0, "progress": [] } ],
+                  "exchanges": null, "error": null } ],
             "totals": { "bytes": 4016, "seconds": 3.0, "data_ok": true }
         }"#;
         serde_json::from_str(text).unwrap()
@@ -371,8 +411,8 @@ mod tests {
     fn each_kind_has_its_own_clock() {
         let seconds = |kind, lasts| document().transfer(kind, lasts).seconds;
         assert!((seconds(Kind::Stream, false) - 3.0).abs() < 1e-9);
-        assert!((seconds(Kind::Stream, true) - 2.0).abs() < 1e-9);
-        assert!((seconds(Kind::Burst, false) - 2.0).abs() < 1e-9);
+        assert!((seconds(Kind::Stream, true) - 1.0).abs() < 1e-9);
+        assert!((seconds(Kind::Burst, false) - 2.5).abs() < 1e-9);
         assert!((seconds(Kind::Exchange, false) - 0.75).abs() < 1e-9);
     }
 
@@ -386,9 +426,19 @@ mod tests {
     }
 
     #[test]
+    fn flows_share_the_time_from_the_first_counted_byte_to_the_last_receipt() {
+        let document = document();
+        assert_eq!(document.span(), (100.0, 103.0));
+        // The first stream counts from 101.25 to 102.25; the others from 101.25 to 101.5 and 102 to 103.
+        let share = document.share().unwrap();
+        assert_eq!((share.from_s, share.to_s), (101.25, 103.0));
+        assert_eq!(share.own_bps, [32_000.0 / 1.75, 128.0 / 1.75]);
+    }
+
+    #[test]
     fn samples_of_flows_at_the_same_moment_are_one_look() {
-        // Three seconds that end at 103: both connections were open half a second after the beginning.
-        let looks = document().snapshots(103.0, 2);
+        // Both connections were open half a second after the beginning.
+        let looks = document().snapshots(2);
         let (first, second) = (2 << 32, (2 << 32) + 1);
         let sockets: Vec<Vec<u64>> = looks
             .iter()

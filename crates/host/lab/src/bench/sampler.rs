@@ -116,12 +116,6 @@ impl Drop for Sampler {
     }
 }
 
-/// One look at the sockets of a host.
-pub(super) fn look(namespace: &NetworkNamespace) -> Result<Snapshot, SamplerError> {
-    let mut kernel = open(namespace)?;
-    snapshot(&mut kernel).map_err(SamplerError::SockDiag)
-}
-
 /// Bytes that the sockets of a host were given and that no peer has acknowledged.
 pub(super) fn unacknowledged(namespace: &NetworkNamespace) -> Result<u64, SamplerError> {
     let mut kernel = open(namespace)?;
@@ -146,11 +140,12 @@ fn open(namespace: &NetworkNamespace) -> Result<SockDiag, SamplerError> {
 }
 
 fn snapshot(kernel: &mut SockDiag) -> Result<Snapshot, SockDiagError> {
-    let at_unix_s = unix_now_s();
+    let asked_s = unix_now_s();
     let sockets = kernel.tcp_sockets()?;
     let crossing = sockets.iter().filter(|socket| crosses_the_wan(socket));
     Ok(Snapshot {
-        at_unix_s,
+        // The kernel looked somewhere in between.
+        at_unix_s: f64::midpoint(asked_s, unix_now_s()),
         sockets: crossing
             .filter_map(|socket| Some((socket.cookie, reading(socket)?)))
             .collect(),

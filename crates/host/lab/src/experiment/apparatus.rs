@@ -43,8 +43,8 @@ pub(crate) struct Trial {
     pub(crate) moments: Vec<(f64, f64)>,
     /// What the hosts' kernels counted meanwhile, such as `origin: TcpRetransSegs`.
     pub(crate) counters: BTreeMap<String, u64>,
-    /// What became of rival flows.
-    pub(crate) rivals: Option<Rivals>,
+    /// What became of rival flows beside each transfer that counts; empty where there are none.
+    pub(crate) rivals: Vec<Rivals>,
     /// The path after the block, and after each command of it.
     pub(crate) readings: Vec<PathReading>,
     /// What was off about the link meanwhile, in its own words.

@@ -41,6 +41,8 @@ pub(super) struct Kept {
     pub(super) captured: usize,
     /// Between which moments each transfer of the evidence took place, in seconds since 1970.
     pub(super) moments: Vec<(f64, f64)>,
+    /// What rivals got beside each transfer of the evidence.
+    pub(super) rivals: Vec<Rivals>,
     /// One per transfer of the evidence.
     pub(super) series: Vec<Option<Series>>,
 }
@@ -235,13 +237,9 @@ impl<'a, A: Apparatus> Run<'a, A> {
         for (name, count) in trial.counters {
             *measured.counters.entry(name).or_default() += count;
         }
-        if let Some(rivals) = trial.rivals {
-            let known = measured.rivals.get_or_insert_with(Rivals::default);
-            known.alone_bps = rivals.alone_bps;
-            known.beside_bps.extend(rivals.beside_bps);
-            known.own_bps.extend(rivals.own_bps);
-        }
         let kept = self.kept.entry((block.arm, block.workload)).or_default();
+        kept.rivals.extend(trial.rivals);
+        let rivals = Rivals::mean(&kept.rivals);
         kept.captures.extend(trial.captures);
         kept.captured += trial.captured;
         kept.moments.extend(trial.moments);
@@ -249,6 +247,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
             LegCaptures::add(&mut kept.legs, capture);
         }
         kept.series.extend(trial.series);
+        self.measured(block).rivals = rivals;
     }
 
     fn measured(&mut self, block: Block) -> &mut Measured {

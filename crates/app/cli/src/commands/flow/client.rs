@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use flow::Progress;
 use flow::client::{Control, Directions, Outcome, Plan, Workload};
@@ -37,8 +37,10 @@ pub(crate) fn run(arguments: &Client) -> Result<ExitCode, Failure> {
     let Outcome {
         flows,
         totals,
+        began,
         interrupted,
     } = outcome;
+    let since_1970 = began.duration_since(UNIX_EPOCH).ok();
     let document = Document {
         schema: "longhaul.flow".into(),
         version: record::VERSION,
@@ -47,6 +49,7 @@ pub(crate) fn run(arguments: &Client) -> Result<ExitCode, Failure> {
         stack: stack.into(),
         workload: words(&plan),
         seed: plan.seed,
+        began_unix_s: since_1970.map(|since| since.as_secs_f64()),
         interrupted,
         flows,
         totals,
