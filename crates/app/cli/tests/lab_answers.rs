@@ -13,11 +13,21 @@ use std::ops::RangeInclusive;
 use common::{longhaul, run};
 use record::lab::{Arm, Document};
 
-/// A scenario, and the seconds that each arm's median must lie between.
+/// A scenario, and the seconds that each arm must take.
 struct Case {
     name: &'static str,
     scenario: &'static str,
+    judged_by: Judged,
     expected: &'static [(&'static str, RangeInclusive<f64>)],
+}
+
+/// Which of an arm's runs is the answer.
+#[derive(Clone, Copy)]
+enum Judged {
+    /// Where nothing is left to chance: whatever else the machine does makes a run slower, and none faster.
+    Fastest,
+    /// Where losses fall by chance.
+    Median,
 }
 
 /// Fewer than these would leave a law of TCP unchecked.
@@ -35,6 +45,7 @@ const CASES: [Case; 5] = [
             arms = [{ name = "unscaled" }]
             experiment = { runs = 2, block = 1 }
         "#,
+        judged_by: Judged::Fastest,
         expected: &[("unscaled", 3.2..=4.2)],
     },
     // 4 MiB are 4,345,548 IP bytes: 1.738 s at 20 Mbit/s and one round trip of 20 ms; above it the
@@ -47,6 +58,7 @@ const CASES: [Case; 5] = [
             arms = [{ name = "direct" }]
             experiment = { runs = 2, block = 1 }
         "#,
+        judged_by: Judged::Fastest,
         expected: &[("direct", 1.757..=1.94)],
     },
     // 102400 B and the request's head are 72 segments: from an initial window of 10 (RFC 6928) flights of
@@ -63,6 +75,7 @@ const CASES: [Case; 5] = [
             ]
             experiment = { runs = 3, block = 1 }
         "#,
+        judged_by: Judged::Fastest,
         expected: &[("10", 1.0..=1.08), ("40", 0.6..=0.68)],
     },
     // Mathis et al., The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm (CCR 27(3), 1997):
@@ -77,6 +90,7 @@ const CASES: [Case; 5] = [
             arms = [{ name = "reno" }]
             experiment = { runs = 3, block = 1 }
         "#,
+        judged_by: Judged::Median,
         expected: &[("reno", 2.4..=9.5)],
     },
     // RFC 5681 section 3.1: below ssthresh a window doubles in a round trip, above it it grows by a segment. 2 MB
@@ -97,6 +111,7 @@ const CASES: [Case; 5] = [
             ]
             experiment = { runs = 2, block = 1 }
         "#,
+        judged_by: Judged::Fastest,
         expected: &[("65535", 2.75..=3.1), ("infinite", 0.88..=1.0)],
     },
 ];
@@ -108,12 +123,16 @@ fn the_lab_finds_known_answers() {
     for case in &CASES {
         let document = measured(case);
         for (name, expected) in case.expected {
-            let median = arm(&document, name).median_s;
+            let arm = arm(&document, name);
+            let seconds = match case.judged_by {
+                Judged::Fastest => arm.samples_s.iter().copied().reduce(f64::min),
+                Judged::Median => arm.median_s,
+            };
             answers += 1;
-            if !median.is_some_and(|median| expected.contains(&median)) {
+            if !seconds.is_some_and(|seconds| expected.contains(&seconds)) {
                 let cell = &document.cells[0];
                 wrong.push(format!(
-                    "{}, {name}: {median:?} s is not within {expected:?} ({:?})",
+                    "{}, {name}: {seconds:?} s is not within {expected:?} ({:?})",
                     case.name, cell.why
                 ));
             }

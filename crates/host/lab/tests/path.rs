@@ -19,7 +19,7 @@ use sys::isolation::{self, Privilege};
 use sys::namespace::NetworkNamespace;
 use units::{Bytes, LossRate, Rate};
 
-use crate::support::{Bench, Family, Outcome, ensure, symmetric};
+use crate::support::{Bench, Family, Outcome, ensure, punctually, symmetric};
 
 static REALTIME_IS_DUE: AtomicBool = AtomicBool::new(true);
 
@@ -93,17 +93,42 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         .join(": ")
 }
 
+/// What `measure` finds on `path`, repeated where the link says of itself that it was late: twice at most, as
+/// blocks of the lab are. The link's lateness is no part of what is measured, so nobody tries until it fits.
+fn in_time<T>(path: &PathSpec, mut measure: impl FnMut(&mut Bench) -> Outcome<T>) -> Outcome<T> {
+    const TRIES: u32 = 3;
+    let mut problems = Vec::new();
+    for _ in 0..TRIES {
+        let mut bench = Bench::new(path)?;
+        let found = measure(&mut bench)?;
+        let (interval, _) = bench.read()?;
+        bench.stop()?;
+        problems = interval.problems(path.rtt(), Interval::PUNCTUAL);
+        if problems.is_empty() {
+            return Ok(found);
+        }
+        say(&problems.join("; "));
+    }
+    Err(format!(
+        "too late to be judged, {TRIES} times: {}",
+        problems.join("; ")
+    )
+    .into())
+}
+
 // === tests ===
 
 fn rtt(micros: u64) -> Outcome {
     let rtt = Duration::from_micros(micros);
-    let bench = Bench::new(&symmetric(rtt, 100, LossSpec::None))?;
-    let due = REALTIME_IS_DUE.load(Ordering::Relaxed);
-    ensure(
-        bench.realtime.granted || !due,
-        bench.realtime.scheduling.as_str(),
-    )?;
-    let reading = bench.measure(Depth::RoundTrip)?;
+    let path = symmetric(rtt, 100, LossSpec::None);
+    let reading = in_time(&path, |bench| {
+        let due = REALTIME_IS_DUE.load(Ordering::Relaxed);
+        ensure(
+            bench.realtime.granted || !due,
+            bench.realtime.scheduling.as_str(),
+        )?;
+        bench.measure(Depth::RoundTrip)
+    })?;
     say(&format!(
         "{:?} for {rtt:?}, took {:?}",
         reading.rtt(),
@@ -121,24 +146,21 @@ fn rtt(micros: u64) -> Outcome {
     ensure(
         fastest >= rtt.saturating_sub(Duration::from_micros(20)) && fastest <= rtt.mul_f64(1.02),
         format!("{fastest:?} for {rtt:?}: {:?}", reading.rtt_samples),
-    )?;
-    bench.stop().map(|_| ())
+    )
 }
 
 fn rate() -> Outcome {
     for mbit in [1, 10, 100, 200] {
-        let bench = Bench::new(&symmetric(Duration::from_millis(200), mbit, LossSpec::None))?;
-        let reading = bench.measure(Depth::Thorough)?;
+        let path = symmetric(Duration::from_millis(200), mbit, LossSpec::None);
+        let (reading, counters) = in_time(&path, |bench| {
+            let reading = bench.measure(Depth::Thorough)?;
+            Ok((reading, bench.counters()?))
+        })?;
         say(&format!(
             "{mbit} Mbit/s: {:?} and {:?}, took {:?}",
             reading.forward.rate, reading.backward.rate, reading.took
         ));
         ensure(reading.is_valid(), format!("{:?}", reading.problems()))?;
-        ensure(
-            reading.took < Duration::from_secs(2),
-            format!("{:?}", reading.took),
-        )?;
-        let counters = bench.stop()?;
         // What the probe left behind would disturb whoever comes next.
         let left = counters.forward.in_flight.packets + counters.backward.in_flight.packets;
         ensure(left == 0, format!("{counters:?}"))?;
@@ -182,7 +204,7 @@ fn fast_rate() -> Outcome {
                 }
             }
             ensure(
-                reading.lost.is_empty(),
+                reading.lost.is_empty() || late,
                 format!("{} lost", reading.lost.len()),
             )?;
         }
@@ -204,18 +226,17 @@ fn policer() -> Outcome {
         burst: Bytes::kib(64),
     };
     path.forward.policer = Some(policer(20));
-    let bench = Bench::new(&path)?;
-    let reading = bench.measure(Depth::Thorough)?;
-    say(&format!("{:?}", reading.forward.rate));
-    ensure(reading.is_valid(), reading.problems().join("; "))?;
     let mut asked = path.clone();
     asked.forward.policer = Some(policer(21));
-    let problems = bench
-        .measure_against(&asked, Family::V4, Depth::Thorough)?
-        .problems()
-        .join("; ");
-    ensure(problems.contains("the rate is"), problems)?;
-    bench.stop().map(|_| ())
+    let (reading, other) = in_time(&path, |bench| {
+        let reading = bench.measure(Depth::Thorough)?;
+        let other = bench.measure_against(&asked, Family::V4, Depth::Thorough)?;
+        Ok((reading, other))
+    })?;
+    say(&format!("{:?}", reading.forward.rate));
+    ensure(reading.is_valid(), reading.problems().join("; "))?;
+    let problems = other.problems().join("; ");
+    ensure(problems.contains("the rate is"), problems)
 }
 
 fn wrong_path() -> Outcome {
@@ -243,16 +264,14 @@ fn wrong_path() -> Outcome {
         ),
     ];
     for (complaint, built) in wrong {
-        let bench = Bench::new(&built)?;
-        let problems = bench
-            .measure_against(&asked, Family::V4, Depth::Thorough)?
-            .problems()
-            .join("; ");
+        let reading = in_time(&built, |bench| {
+            bench.measure_against(&asked, Family::V4, Depth::Thorough)
+        })?;
+        let problems = reading.problems().join("; ");
         ensure(
             problems.contains(complaint),
             format!("{complaint:?} not in {problems:?}"),
         )?;
-        bench.stop()?;
     }
     Ok(())
 }
@@ -279,10 +298,12 @@ fn losses() -> Outcome {
 }
 
 fn goodput() -> Outcome {
-    let bench = Bench::new(&symmetric(Duration::from_millis(20), 100, LossSpec::None))?;
-    let run = bench.transfer(Family::V4, 24_000_000)?;
-    let ticks = bench.processor_time()?;
-    let counters = bench.stop()?;
+    let path = symmetric(Duration::from_millis(20), 100, LossSpec::None);
+    let (run, ticks, counters) = in_time(&path, |bench| {
+        // Whoever reads late counts late. Behind the sender is a buffer of megabytes.
+        let run = punctually(|| bench.transfer(Family::V4, 24_000_000))?;
+        Ok((run, bench.processor_time()?, bench.counters()?))
+    })?;
     // From when the path is full: the last two thirds, 1448 bytes of each 1500.
     let theory = 100e6 * 1448.0 / 1500.0;
     let error = run.steady_bps / theory - 1.0;
@@ -338,6 +359,9 @@ fn rough(family: Family) -> Outcome {
     let bench = Bench::new(&path)?;
     for namespace in [&bench.near, &bench.far] {
         namespace.set_sysctl("net.ipv4.tcp_ecn", "1")?;
+        // Which packet the SYN is depends on what IPv6 has said before, so it may be one that is lost: sent
+        // again it must not give up marks (RFC 3168 section 6.1.1.1).
+        namespace.set_sysctl("net.ipv4.tcp_ecn_fallback", "0")?;
     }
     let run = bench.transfer(family, 10_000_000)?;
     let (file, line, name) = match family {
@@ -425,13 +449,10 @@ fn readings() -> Outcome {
 }
 
 fn quiet() -> Outcome {
-    let mut bench = Bench::new(&symmetric(Duration::from_millis(400), 100, LossSpec::None))?;
-    bench.transfer(Family::V4, 100_000)?;
-    // The receiver has everything; its last acknowledgement takes 200 ms.
-    bench.tell("counters")?;
-    let Event::Counters(before) = bench.event()? else {
-        return Err("a command was not answered by counters".into());
-    };
+    let mut bench = Bench::new(&symmetric(Duration::from_secs(2), 100, LossSpec::None))?;
+    bench.transfer(Family::V4, 10_000)?;
+    // The receiver has everything; its last acknowledgement takes a second, time enough to ask on a busy machine.
+    let before = bench.counters()?;
     ensure(before.backward.in_flight.packets > 0, format!("{before:?}"))?;
     bench.tell("quiet 0.001")?;
     let said = bench.event()?;

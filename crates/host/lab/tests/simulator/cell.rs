@@ -13,6 +13,8 @@ pub(crate) struct Cell {
     pub(crate) rate: Rate,
     /// Losses per 10^9 packets, both ways.
     pub(crate) loss: u32,
+    /// Whether they are at places of which both hosts think alike, instead of at the seed's.
+    pub(crate) placed: bool,
     /// The queue in quarters of the path's product.
     pub(crate) queue_quarters: u64,
     pub(crate) algorithm: &'static str,
@@ -46,6 +48,7 @@ impl Cell {
             rtt: Duration::from_millis(rtt),
             rate,
             loss: loss * 100_000,
+            placed: false,
             queue_quarters,
             algorithm,
             bytes: rate.checked_mul(full).map_or(0, Bytes::get),
@@ -72,8 +75,12 @@ impl Cell {
     }
 
     /// Ten cells that differ in everything.
+    ///
+    /// Losses are placed. Where they fall by chance some end slow start a round before the queue overflows, or a
+    /// round after; then one packet more or less that either host has sent decides between two courses that
+    /// differ by a third of the whole time, and a median of three seeds shows either.
     pub(crate) fn subset() -> Vec<Self> {
-        vec![
+        let mut cells = vec![
             Self::new(10, 20, 0, 2, "reno", 1.0),
             Self::new(10, 20, 10, 8, "cubic", 1.0),
             Self::new(10, 80, 0, 8, "bbr", 1.0),
@@ -84,17 +91,37 @@ impl Cell {
             Self::new(160, 20, 0, 8, "reno", 1.0),
             Self::new(160, 20, 0, 2, "bbr", 1.0),
             Self::new(160, 5, 10, 8, "cubic", 1.5),
-        ]
+        ];
+        for cell in &mut cells {
+            cell.placed = cell.loss > 0;
+        }
+        cells
     }
 
     pub(crate) fn path(&self, seed: u64) -> PathSpec {
         let product = self.rate.checked_mul(self.rtt).map_or(0, Bytes::get);
         // Room for some segments at least, as every router has.
         let queue = Bytes::new((product * self.queue_quarters / 4).max(16 * 1500));
-        let loss = LossRate::per_billion(self.loss)
-            .filter(|&loss| loss != LossRate::ZERO)
-            .map_or(LossSpec::None, LossSpec::Bernoulli);
+        let loss = match LossRate::per_billion(self.loss) {
+            None | Some(LossRate::ZERO) => LossSpec::None,
+            Some(_) if self.placed => LossSpec::Listed(self.places(seed)),
+            Some(share) => LossSpec::Bernoulli(share),
+        };
         PathSpec::symmetric(self.rtt, Some(self.rate), queue, loss, seed)
+    }
+}
+
+impl Cell {
+    /// As many losses as the share says, evenly over the transfer: the first in the middle of slow start, for it
+    /// to end there. Each seed shifts them a little.
+    fn places(&self, seed: u64) -> Vec<u64> {
+        const FIRST: u64 = 50;
+        let every = 1_000_000_000 / u64::from(self.loss);
+        let packets = self.bytes / 1448;
+        let first = FIRST + 3 * seed;
+        (first..packets)
+            .step_by(usize::try_from(every).unwrap_or(usize::MAX))
+            .collect()
     }
 }
 

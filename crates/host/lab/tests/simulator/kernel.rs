@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use link::PathSpec;
-use longhaul_lab::emulator::{self, Event};
+use longhaul_lab::emulator::{self, Event, Interval};
 use sys::namespace::NetworkNamespace;
+use sys::realtime::{self, Priority};
 use sys::tcp_info::TcpInfo;
 use sys::tun::Tun;
 
@@ -28,9 +29,15 @@ pub(crate) struct Bench {
     reports: BufReader<ChildStdout>,
 }
 
+/// Lateness of the link that changes no transfer here: two in a hundred of the shortest round trip.
+const GRAIN: Duration = Duration::from_millis(1);
+
 /// Seconds from the SYN to the last byte read, and the sender's windows on the way, every few ms.
 pub(crate) fn bulk(path: &PathSpec, algorithm: &str, bytes: u64, step: Duration) -> Result<Trace> {
-    let bench = Bench::new(path, algorithm)?;
+    in_time(path, algorithm, |bench| one_bulk(bench, bytes, step))
+}
+
+fn one_bulk(bench: &Bench, bytes: u64, step: Duration) -> Result<Trace> {
     let listener = bench.far.enter(|| TcpListener::bind((FAR, 0)))??;
     let address = listener.local_addr()?;
     let begun = Instant::now();
@@ -49,7 +56,6 @@ pub(crate) fn bulk(path: &PathSpec, algorithm: &str, bytes: u64, step: Duration)
         feeder.join().map_err(|_| "the sender panicked")??;
         Ok((took?.as_secs_f64(), windows))
     })?;
-    bench.stop()?;
     Ok(Trace { seconds, windows })
 }
 
@@ -57,14 +63,25 @@ pub(crate) fn bulk(path: &PathSpec, algorithm: &str, bytes: u64, step: Duration)
 /// `pause` later. The first includes the handshake.
 pub(crate) fn uploads(
     path: &PathSpec,
+    sizes: (u64, u64, u64),
+    count: u32,
+    pause: Duration,
+) -> Result<Vec<f64>> {
+    in_time(path, "cubic", |bench| {
+        some_uploads(bench, sizes, count, pause)
+    })
+}
+
+fn some_uploads(
+    bench: &Bench,
     (head, object, answer): (u64, u64, u64),
     count: u32,
     pause: Duration,
 ) -> Result<Vec<f64>> {
-    let bench = Bench::new(path, "cubic")?;
     let listener = bench.far.enter(|| TcpListener::bind((FAR, 0)))??;
     let address = listener.local_addr()?;
     let server = thread::spawn(move || -> io::Result<()> {
+        realtime::request(Priority::Low, false);
         let (mut stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
         for _ in 0..count {
@@ -86,8 +103,37 @@ pub(crate) fn uploads(
         begun = Instant::now();
     }
     server.join().map_err(|_| "the server panicked")??;
-    bench.stop()?;
     Ok(times)
+}
+
+/// What `measure` finds on `path`. Its thread waits behind no ordinary one; and where the link says of itself that
+/// it was late it is repeated, twice at most, as blocks of the lab are.
+fn in_time<T: Send>(
+    path: &PathSpec,
+    algorithm: &str,
+    measure: impl Fn(&Bench) -> Result<T> + Sync,
+) -> Result<T> {
+    const TRIES: u32 = 3;
+    let mut problems = Vec::new();
+    for _ in 0..TRIES {
+        let bench = Bench::new(path, algorithm)?;
+        let found = thread::scope(|scope| {
+            let measuring = scope.spawn(|| {
+                realtime::request(Priority::Low, false);
+                measure(&bench)
+            });
+            measuring.join().map_err(|_| "a measuring thread panicked")
+        })??;
+        problems = bench.stop()?.problems(path.rtt(), GRAIN);
+        if problems.is_empty() {
+            return Ok(found);
+        }
+    }
+    Err(format!(
+        "too late to be judged, {TRIES} times: {}",
+        problems.join("; ")
+    )
+    .into())
 }
 
 fn feed(mut stream: &TcpStream, bytes: u64) -> io::Result<()> {
@@ -169,13 +215,19 @@ impl Bench {
         })
     }
 
-    fn stop(mut self) -> Result<()> {
-        drop(self.emulator.stdin.take());
+    /// Ends it; what the link says of itself.
+    fn stop(mut self) -> Result<Interval> {
+        let mut input = self.emulator.stdin.take().ok_or("no input")?;
+        writeln!(input, "read")?;
+        let Event::Interval(interval) = next_event(&mut self.reports)? else {
+            return Err("a command was not answered by an interval".into());
+        };
+        drop(input);
         let Event::Stopped(_) = next_event(&mut self.reports)? else {
             return Err("the emulator did not say that it stopped".into());
         };
         if self.emulator.wait()?.success() {
-            Ok(())
+            Ok(interval)
         } else {
             Err("the emulator failed".into())
         }

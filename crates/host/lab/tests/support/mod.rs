@@ -13,12 +13,14 @@ use std::error::Error;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use link::{LossSpec, PathSpec};
 use longhaul_lab::emulator::{self, Counters, Event, Interval, Realtime, Sample};
 use longhaul_lab::probe::{self, Depth, End, PathReading};
 use sys::namespace::NetworkNamespace;
+use sys::realtime::{self, Priority};
 use sys::tun::Tun;
 use units::{Bytes, Rate};
 
@@ -54,6 +56,20 @@ pub(crate) fn ensure(holds: bool, otherwise: impl Into<String>) -> Outcome {
     } else {
         Err(otherwise.into().into())
     }
+}
+
+/// Does `work` on a thread that waits behind no ordinary one; without the privilege, as any other. Threads that it
+/// starts are ordinary.
+pub(crate) fn punctually<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
+    thread::scope(|scope| {
+        let working = scope.spawn(|| {
+            realtime::request(Priority::Low, false);
+            // An error of any kind may be tied to its thread; its words are not.
+            work().map_err(|error| error.to_string())
+        });
+        let worked = working.join().map_err(|_| "a measuring thread panicked")?;
+        worked.map_err(Into::into)
+    })
 }
 
 // === impl Family ===
@@ -196,13 +212,18 @@ impl Bench {
         }
     }
 
-    pub(crate) fn stop(mut self) -> Outcome<Counters> {
-        let mut input = self.emulator.stdin.take().ok_or("no input")?;
-        writeln!(input, "counters")?;
-        let Event::Counters(_) = self.event()? else {
+    /// Everything since the start.
+    pub(crate) fn counters(&mut self) -> Outcome<Counters> {
+        self.tell("counters")?;
+        let Event::Counters(counters) = self.event()? else {
             return Err("a command was not answered by counters".into());
         };
-        drop(input);
+        Ok(counters)
+    }
+
+    pub(crate) fn stop(mut self) -> Outcome<Counters> {
+        self.counters()?;
+        drop(self.emulator.stdin.take());
         let Event::Stopped(counters) = self.event()? else {
             return Err("the emulator did not say that it stopped".into());
         };
