@@ -95,6 +95,41 @@ fn a_pair_of_byte_relays_carries_a_stream_unharmed() {
     assert_eq!(only(&document).arms[1].name, "pair");
 }
 
+#[test]
+fn a_route_of_several_pairs_carries_a_stream_unharmed() {
+    // A pair inside of a pair: four hosts in a row, one way over the WAN.
+    let document = play(
+        r#"
+        [relays.near]
+        mode = "tcp"
+        [relays.far]
+        mode = "tcp"
+        at = "far"
+        [relays.entry]
+        mode = "tcp"
+        [relays.exit]
+        mode = "tcp"
+        at = "far"
+        [[workloads]]
+        name = "1 MB"
+        kind = "stream"
+        bytes = "1 MB"
+        [[arms]]
+        name = "pair"
+        relay = ["near", "far"]
+        [[arms]]
+        name = "pair in a pair"
+        relay = ["near", "entry", "exit", "far"]
+        "#,
+    );
+    let [pair, inner] = &only(&document).arms[..] else {
+        panic!("{document:#?}");
+    };
+    let wan = |arm: &Arm| legs(arm).iter().filter(|leg| leg.contains('*')).count();
+    assert_eq!((legs(pair).len(), wan(pair)), (3, 1), "{:?}", legs(pair));
+    assert_eq!((legs(inner).len(), wan(inner)), (5, 1), "{:?}", legs(inner));
+}
+
 /// Seconds of slow start, and of waiting for an application, in a budget of limits.
 fn slow_start_and_application(limits: &record::LimitSeconds) -> (f64, f64) {
     let of = |name| limits.get(&name).copied().unwrap_or_default();
@@ -203,6 +238,12 @@ fn a_rival_s_loss_and_the_shares_of_all_are_measured() {
         "#,
     );
     let ceiling = only(&document).ceiling_bps.unwrap();
+    // Acknowledgements are counted: one that ends a recovery brings at once what had arrived before, a window at
+    // most, which is what the path and its queue hold: twice 20 ms of 50 Mbit/s.
+    let window = 2.0 * 0.020 * 50e6 / 4.0;
+    // Nobody's clock is read in time on a busy machine: a flow that has ended leaves the path to the rival until
+    // that is noticed, a rival that is looked at late had longer.
+    let unnoticed = ceiling * 0.150 / 4.0;
     let mut harms = Vec::new();
     for (arm, flows) in only(&document).arms.iter().zip([1_u32, 3]) {
         let rivals = arm.rivals.as_ref().unwrap();
@@ -211,7 +252,7 @@ fn a_rival_s_loss_and_the_shares_of_all_are_measured() {
         // Nobody gets more than there is, alone or together.
         let together = rivals.beside_bps[0] + rivals.own_bps.iter().sum::<f64>();
         assert!(
-            rivals.alone_bps[0] <= ceiling * 1.01 && together <= ceiling * 1.05,
+            rivals.alone_bps[0] <= ceiling + window && together <= ceiling + window + unnoticed,
             "{rivals:#?} of {ceiling}"
         );
         let (harm, jain) = (rivals.harm.unwrap(), rivals.jain.unwrap());
@@ -339,7 +380,9 @@ fn a_download_over_tls_1_3_arrives() {
 
 #[test]
 fn a_relay_that_ends_tls_speaks_the_newer_version_across_the_distance() {
-    let document = play(
+    // What a round trip saves must be more than a busy machine can cost.
+    let document = play_on(
+        &PATH.replace("20 ms", "100 ms"),
         r#"
         [relays.ends]
         mode = "tls"
@@ -364,9 +407,9 @@ fn a_relay_that_ends_tls_speaks_the_newer_version_across_the_distance() {
         "#,
     );
     let [direct, relay, strict] = [0, 1, 2].map(|arm| only(&document).arms[arm].median_s.unwrap());
-    // Four round trips of 20 ms, and three of them with 1.3.
+    // Four round trips of 100 ms, and three of them with 1.3.
     assert!(
-        direct >= 0.08 && relay >= 0.06 && strict >= 0.06,
+        direct >= 0.4 && relay >= 0.3 && strict >= 0.3,
         "{direct} {relay} {strict}"
     );
     assert!(relay < direct, "{relay} {direct}");

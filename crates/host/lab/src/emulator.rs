@@ -44,6 +44,7 @@ mod meter;
 mod packet;
 mod report;
 mod vigil;
+mod wakefulness;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -171,9 +172,11 @@ pub fn run(
     reports: &mut impl Write,
 ) -> Result<(), EmulatorError> {
     let granted = realtime::request(Priority::High, false);
+    // Where ordinary threads come first, wakefulness would not be seen.
+    let awake = granted.is_realtime().then(wakefulness::keep_awake);
     let mut driver = Driver::new(path, RESOLUTION, [near, far], granted.is_realtime())
         .map_err(|source| EmulatorError::Path { source })?;
-    let realtime = granted.into();
+    let realtime = Realtime::new(&granted, awake.as_ref());
     report::write(reports, &Event::Ready { realtime })?;
     let mut commands = Commands::new(commands);
     let mut sampling: Option<Sampling> = None;

@@ -13,6 +13,7 @@ use scenario::{Kind, Relay, RelayMode, Scenario, Site};
 use serde_json::Value;
 
 use self::file::{RelayFile, Stand};
+use super::addresses;
 use super::command::Placeholders;
 use super::topology::Place;
 use super::{Bench, BenchError, FLOW_PORT, PRIMED, READY};
@@ -198,6 +199,8 @@ impl Bench {
         let (listen, target) = self.ends_of(index, port);
         let origin = &self.scenario.origin;
         let [certificate, key] = &self.identity;
+        let ip = self.scenario.path.ip;
+        let [near, far] = [Site::Near, Site::Far].map(|site| addresses::network(ip, site));
         let file = RelayFile::of(
             spec,
             Stand {
@@ -205,6 +208,7 @@ impl Bench {
                 target,
                 origin: SocketAddr::new(self.topology.tcp_address(Place::Origin), port),
                 name: &origin.name,
+                lans: [&near, &far],
                 rate: self.scenario.path.bottleneck_rate(),
                 identity: (certificate, key),
             },

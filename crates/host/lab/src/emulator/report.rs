@@ -2,7 +2,8 @@
 //! ([`probe`](crate::probe)) and never taken from here; but an emulator that knows that it was late can
 //! invalidate what was measured meanwhile ([`Interval::problems`]).
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use link::{LaneCounters, Tally};
@@ -47,6 +48,9 @@ pub struct Realtime {
     pub scheduling: String,
     /// In words.
     pub timer_slack: String,
+    /// Whether processors stay awake, in words.
+    #[serde(default)]
+    pub idle_states: String,
 }
 
 /// Packets and bytes in every place they can be.
@@ -168,8 +172,8 @@ pub(super) fn write(reports: &mut impl Write, event: &Event) -> Result<(), Emula
 
 // === impl Realtime ===
 
-impl From<Granted> for Realtime {
-    fn from(granted: Granted) -> Self {
+impl Realtime {
+    pub(super) fn new(granted: &Granted, awake: Option<&io::Result<File>>) -> Self {
         let scheduling = match &granted.scheduling {
             Outcome::Refused { why } => format!(
                 "{why}; without it, packets wait behind other threads: expect some tenths of a \
@@ -181,6 +185,14 @@ impl From<Granted> for Realtime {
             granted: granted.is_realtime(),
             scheduling,
             timer_slack: granted.timer_slack.to_string(),
+            idle_states: match awake {
+                Some(Ok(_)) => "kept awake".to_owned(),
+                Some(Err(error)) => format!(
+                    "processors may sleep ({error}): expect some tenths of a millisecond more per round trip \
+                     on an idle machine"
+                ),
+                None => "not asked for".to_owned(),
+            },
         }
     }
 }

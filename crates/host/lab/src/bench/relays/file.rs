@@ -21,6 +21,8 @@ pub(super) struct Stand<'a> {
     pub(super) origin: SocketAddr,
     /// The name that clients call the origin.
     pub(super) name: &'a str,
+    /// The LANs from which its clients may come.
+    pub(super) lans: [&'a str; 2],
     /// The path's rate.
     pub(super) rate: Rate,
     /// The origin's certificate and its key: a relay that ends TLS stands in for it.
@@ -50,6 +52,8 @@ pub(super) struct RelayFile {
 struct Forwarder {
     listen: String,
     target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     client_profile: Option<String>,
     server_profile: String,
@@ -158,9 +162,12 @@ impl RelayFile {
         };
         let server_profile = file.server_profile(relay, usual);
         let client_profile = relay.client_profile.clone();
+        // Behind another far relay its clients have addresses of the far LAN, which are no site's (RFC 5737, RFC 3849).
+        let allow = (relay.at == Site::Far).then(|| stand.lans.map(str::to_owned).to_vec());
         let forwarder = |target: String| Forwarder {
             listen: stand.listen.to_string(),
             target,
+            allow: allow.clone(),
             client_profile: client_profile.clone(),
             server_profile: server_profile.clone(),
         };
@@ -260,6 +267,7 @@ mod tests {
             target: "192.0.2.10:443".parse().unwrap(),
             origin: "192.0.2.10:443".parse().unwrap(),
             name: "storage.example",
+            lans: ["10.10.0.0/24", "192.0.2.0/24"],
             rate: Rate::mbit_per_s(100),
             identity: (Path::new("o.pem"), Path::new("o-key.pem")),
         };
@@ -311,6 +319,16 @@ mod tests {
                 server-profile = "s3-with-reno"
                 "#
             )
+        );
+    }
+
+    #[test]
+    fn a_far_relay_takes_clients_of_both_lans() {
+        let (written, _) = file("mode = \"tcp\"\nat = \"far\"");
+        let allowed = written["tcp"][0]["allow"].clone();
+        assert_eq!(
+            allowed,
+            toml::Value::from(vec!["10.10.0.0/24", "192.0.2.0/24"])
         );
     }
 
