@@ -18,9 +18,12 @@ struct Scenario {
     description: String,
 }
 
-/// Writes the page from the results under `folder`, one subfolder per scenario.
+/// Writes the page from the results under `folder`, one subfolder per scenario. What was not measured anew stays as it
+/// stands there: every section says when and with what it was measured.
 pub(crate) fn write(folder: &Path) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let path_of_page = root.join("docs/field-results.md");
+    let old = std::fs::read_to_string(&path_of_page).unwrap_or_default();
     let mut scenarios: Vec<PathBuf> = std::fs::read_dir(root.join("scenarios/field"))?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<_, _>>()?;
@@ -48,6 +51,8 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
         let simulated = read(&results.join("simulated.json"))?;
         if let Some(measured) = read(&results.join("result.json"))? {
             section(&mut page, &scenario, &measured, simulated.as_ref());
+        } else if let Some(section) = standing(&old, &scenario.name) {
+            let _ = write!(page, "\n{section}\n");
         } else {
             let _ = write!(
                 page,
@@ -59,8 +64,8 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
             missing.push(scenario.name);
         }
     }
-    let path = root.join("docs/field-results.md");
-    std::fs::write(&path, page).with_context(|| format!("cannot write `{}`", path.display()))?;
+    std::fs::write(&path_of_page, page)
+        .with_context(|| format!("cannot write `{}`", path_of_page.display()))?;
     ensure!(
         missing.is_empty(),
         "no results in `{}` for {}: the page says so; `make field` measures them",
@@ -68,6 +73,15 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
         missing.join(", ")
     );
     Ok(())
+}
+
+/// The section of a scenario in the page as it was, if it holds a measurement.
+fn standing<'a>(page: &'a str, name: &str) -> Option<&'a str> {
+    let start = page.find(&format!("## {name}: "))?;
+    let rest = &page[start..];
+    let end = rest.find("\n## ").unwrap_or(rest.len());
+    let section = rest[..end].trim_end();
+    (!section.ends_with("Not measured yet.")).then_some(section)
 }
 
 fn read(path: &Path) -> Result<Option<Document>> {
@@ -167,6 +181,42 @@ fn table(page: &mut String, cell: &Cell, twin: Option<&Cell>) {
             limits(arm),
         );
     }
+    for arm in cell.arms.iter().filter(|arm| is_a_sequence(arm)) {
+        let simulated = twin.and_then(|twin| twin.arms.iter().find(|other| other.name == arm.name));
+        by_place(page, arm, simulated);
+    }
+}
+
+/// Whether the report gives as many transfers in their order as a block of ours has.
+fn is_a_sequence(arm: &Arm) -> bool {
+    arm.by_position_s.len() > 1 && arm.reported_s.len() == arm.by_position_s.len()
+}
+
+/// What reuse brings from one transfer of a connection to the next.
+fn by_place(page: &mut String, arm: &Arm, simulated: Option<&Arm>) {
+    let places = arm.by_position_s.len();
+    let head: String = (1..=places).map(|place| format!(" {place}. |")).collect();
+    let _ = write!(
+        page,
+        "\n| {}, in order |{head}\n|---|{}\n",
+        arm.name,
+        "---|".repeat(places)
+    );
+    let rows = [
+        ("reported", Some(&arm.reported_s)),
+        ("measured, medians", Some(&arm.by_position_s)),
+        ("simulated", simulated.map(|arm| &arm.by_position_s)),
+    ];
+    for (name, values) in rows {
+        let Some(values) = values.filter(|values| !values.is_empty()) else {
+            continue;
+        };
+        let cells: Vec<String> = values
+            .iter()
+            .map(|seconds| quantity(Measure::Time, *seconds))
+            .collect();
+        let _ = writeln!(page, "| {name} | {} |", cells.join(" | "));
+    }
 }
 
 fn value(measure: Measure, arm: &Arm) -> Option<f64> {
@@ -248,5 +298,18 @@ fn quantity(measure: Measure, value: f64) -> String {
         Measure::Time => format!("{value:.2} s"),
         Measure::Rate if value < 8e5 => format!("{:.2} kB/s", value / 8e3),
         Measure::Rate => format!("{:.2} MB/s", value / 8e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_that_holds_a_measurement_stays() {
+        let page = "# Field\n\n## a: One\n\n| 1 |\n\nSeed 1.\n\n## a-b: Two\n\nNot measured yet.\n";
+        assert_eq!(standing(page, "a"), Some("## a: One\n\n| 1 |\n\nSeed 1."));
+        assert_eq!(standing(page, "a-b"), None);
+        assert_eq!(standing(page, "c"), None);
     }
 }
