@@ -45,6 +45,18 @@ impl Cursor {
         self.pending -= len64(step);
     }
 
+    /// The unread bytes stand at the front of what will be at hand next.
+    pub(crate) const fn to_front(&mut self) {
+        self.start = 0;
+    }
+
+    /// Other bytes are at hand, which begin with the unread ones.
+    pub(crate) fn resume(&mut self, data: &[u8]) {
+        if self.pending > 0 {
+            self.settle(data);
+        }
+    }
+
     /// How the stream ends if `data` is all there is.
     pub(crate) fn ending(self, data: &[u8]) -> Ending {
         if self.pending > 0 {

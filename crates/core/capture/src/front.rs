@@ -233,6 +233,44 @@ fn recognise(start: &[u8], ended: bool) -> Result<Option<State>, ReadError> {
     Err(ReadError::Unrecognised { magic: *magic })
 }
 
+impl Summary {
+    /// Of a binary capture whose packets somebody else decodes and counts.
+    pub(crate) fn of_binary(decoder: &Decoder, ending: Ending) -> Self {
+        let pcapng = decoder.pcapng();
+        Self {
+            format: decoder.format(),
+            frames: decoder.frames(),
+            segments: 0,
+            echoes: 0,
+            others: BTreeMap::new(),
+            cut: BTreeMap::new(),
+            malformed: BTreeMap::new(),
+            unreadable_blocks: pcapng.map_or(0, pcapng::File::unreadable),
+            untimed: pcapng.map_or(0, pcapng::File::untimed),
+            dropped: pcapng.map_or(0, pcapng::File::dropped),
+            text: TextCounts::default(),
+            ending,
+        }
+    }
+
+    /// Counts what a packet was.
+    #[inline]
+    pub fn note(&mut self, decoded: &Result<Observation<'_>, DecodeError>) {
+        match decoded {
+            Ok(Observation::Tcp(_)) => self.segments += 1,
+            Ok(Observation::IcmpEcho(_)) => self.echoes += 1,
+            Ok(Observation::Other(name)) => *self.others.entry(name).or_default() += 1,
+            Err(error) => {
+                let kind = match error {
+                    DecodeError::Cut { .. } => &mut self.cut,
+                    DecodeError::Malformed { .. } => &mut self.malformed,
+                };
+                *kind.entry(error.field()).or_default() += 1;
+            }
+        }
+    }
+}
+
 impl<'a> Packet<'a> {
     /// What the packet means.
     ///

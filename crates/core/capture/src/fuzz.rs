@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{Capture, Observations, Packets, ReadError, Reader, Summary};
+use crate::{Capture, Ending, Framer, Observations, Packets, ReadError, Reader, Summary};
 
 /// Reads a capture as a whole and in pieces of the size that its first byte gives; the results must be
 /// equal whatever the bytes are.
@@ -14,6 +14,7 @@ pub fn fuzz_capture(bytes: &[u8]) {
     let size = usize::from(size).max(1);
     assert_eq!(observations(data), observations_in_pieces(data, size));
     assert_eq!(packets(data), packets_in_pieces(data, size));
+    assert_eq!(packets(data), packets_framed(data, size));
 }
 
 /// What a capture came out as: every observation as text, the end, and the counts.
@@ -56,7 +57,7 @@ fn observations_in_pieces(data: &[u8], size: usize) -> Outcome {
 /// Behind an error nothing is read, so how many bytes are left says nothing.
 fn without_ending(mut summary: Summary, error: Option<ReadError>) -> Summary {
     if error.is_some() {
-        summary.ending = crate::Ending::Complete;
+        summary.ending = Ending::Complete;
     }
     summary
 }
@@ -87,4 +88,30 @@ fn packets_in_pieces(data: &[u8], size: usize) -> (Vec<String>, Option<ReadError
         }
     }
     (seen, None)
+}
+
+/// The same where the caller keeps the pieces, and what is left of each stands in front of the next.
+fn packets_framed(data: &[u8], size: usize) -> (Vec<String>, Option<ReadError>) {
+    let mut framer = Framer::new();
+    let (mut seen, mut piece) = (Vec::new(), Vec::new());
+    for more in data.chunks(size) {
+        piece.extend_from_slice(more);
+        framer.begin(&piece);
+        loop {
+            match framer.next_packet(&piece) {
+                Ok(Some(packet)) => seen.push(alloc::format!("{packet:?}")),
+                Ok(None) => break,
+                Err(error) => return (seen, Some(error)),
+            }
+        }
+        piece = framer.rest(&piece).to_vec();
+    }
+    let whole = Packets::new(data);
+    assert_eq!(framer.summary(&piece).ending, ending(whole));
+    (seen, None)
+}
+
+fn ending(mut packets: Packets<'_>) -> Ending {
+    while let Ok(Some(_)) = packets.next_packet() {}
+    packets.finish()
 }

@@ -52,6 +52,6 @@ pub use error::ReadError;
 pub use filter::{End, Filter, FilterError};
 pub use front::{Capture, Observations, Summary};
 pub use packet::{Ending, Format, Packet};
-pub use reader::{Packets, Reader};
+pub use reader::{Framer, Packets, Reader};
 pub use text::TextCounts;
 pub use writer::{Interface, InterfaceId, Section, Writer};

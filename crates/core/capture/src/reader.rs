@@ -1,6 +1,6 @@
 use crate::binary::Decoder;
 use crate::cursor::{Buffer, Cursor};
-use crate::{Ending, Format, Packet, ReadError};
+use crate::{Ending, Format, Packet, ReadError, Summary, pcap, pcapng};
 
 /// Reads the packets of a pcap or pcapng stream that arrives in pieces.
 ///
@@ -44,6 +44,58 @@ impl Reader {
     #[must_use]
     pub const fn format(&self) -> Option<Format> {
         self.decoder.format()
+    }
+}
+
+/// Reads the packets of a pcap or pcapng stream in the buffers of its caller, so that packets may outlive the next
+/// piece of the stream.
+///
+/// What [`Framer::rest`] leaves of a piece has to stand in front of the next one.
+#[derive(Clone, Debug, Default)]
+pub struct Framer {
+    decoder: Decoder,
+    cursor: Cursor,
+}
+
+impl Framer {
+    /// A framer at the start of a stream.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a stream that begins with these bytes can be framed.
+    #[must_use]
+    pub fn frames(start: [u8; 4]) -> bool {
+        start == pcapng::MAGIC || pcap::begins(start)
+    }
+
+    /// The next packet of `piece`; `None` where it is not all there.
+    ///
+    /// # Errors
+    /// When the stream cannot be followed any further; every later call says the same.
+    #[inline]
+    pub fn next_packet<'a>(&mut self, piece: &'a [u8]) -> Result<Option<Packet<'a>>, ReadError> {
+        self.decoder.next(piece, &mut self.cursor)
+    }
+
+    /// What is left of `piece` once it has no more packets. The next piece begins with these bytes.
+    pub fn rest<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
+        let rest = self.cursor.rest(piece);
+        self.cursor.to_front();
+        rest
+    }
+
+    /// The next piece: what was left of the one before, and bytes behind it. A block that nobody reads may be
+    /// longer than a piece.
+    pub fn begin(&mut self, piece: &[u8]) {
+        self.cursor.resume(piece);
+    }
+
+    /// What was read so far, if `piece` is all that is left.
+    #[must_use]
+    pub fn summary(&self, piece: &[u8]) -> Summary {
+        Summary::of_binary(&self.decoder, self.cursor.ending(piece))
     }
 }
 

@@ -59,6 +59,25 @@ pub enum WindowScale {
     Unknown,
 }
 
+impl WindowScale {
+    /// The window that `packet` of this side advertises, in bytes; `None` where the scale is not known.
+    #[must_use]
+    #[inline]
+    pub fn window(self, packet: &Packet) -> Option<u64> {
+        let field = u64::from(packet.window);
+        //= https://www.rfc-editor.org/rfc/rfc7323#section-2.2
+        //# The window field in a segment where the SYN bit is set (i.e., a <SYN>
+        //# or <SYN,ACK>) MUST NOT be scaled.
+        if packet.flags.contains(TcpFlags::SYN) || field == 0 {
+            return Some(field);
+        }
+        match self {
+            Self::Known(shift) => Some(field << shift),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// The three steps of connection set-up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Handshake {
@@ -124,6 +143,11 @@ pub struct Connection {
     pub first_at: Time,
     /// Its last packet.
     pub last_at: Time,
+    /// The number of its first packet, counted on through all captures.
+    pub first_frame: u64,
+    /// Which part of a connection this is, from 0: one that was silent for long, or is very long, is handed
+    /// over in parts by a tracker with a [`crate::Room`]. Later parts know what the SYNs said.
+    pub part: u32,
     /// Its packets, in order of time.
     pub packets: Vec<Packet>,
     /// Connection set-up.
@@ -162,6 +186,27 @@ impl Connection {
         self.last_at.since(self.first_at)
     }
 
+    /// Forgets what takes memory for each packet: packets, samples, turns. What was counted stays, and with it
+    /// every round trip and window.
+    pub fn forget_packets(&mut self) {
+        self.packets = Vec::new();
+        self.turns = Vec::new();
+        for flow in [&mut self.to_server, &mut self.to_client] {
+            flow.repeats = Vec::new();
+            flow.rtt = Vec::new();
+            flow.sacked = Vec::new();
+        }
+    }
+
+    /// Its first packet.
+    #[must_use]
+    pub const fn first(&self) -> Mark {
+        Mark {
+            at: self.first_at,
+            frame: self.first_frame,
+        }
+    }
+
     /// How the windows that `side` advertises are to be read.
     #[must_use]
     pub fn window_scale(&self, side: Side) -> WindowScale {
@@ -186,31 +231,20 @@ impl Connection {
     /// The window that `packet` advertises, in bytes; `None` where its scale is not known.
     #[must_use]
     pub fn window(&self, packet: &Packet) -> Option<u64> {
-        let field = u64::from(packet.window);
-        //= https://www.rfc-editor.org/rfc/rfc7323#section-2.2
-        //# The window field in a segment where the SYN bit is set (i.e., a <SYN>
-        //# or <SYN,ACK>) MUST NOT be scaled.
-        if packet.flags.contains(TcpFlags::SYN) || field == 0 {
-            return Some(field);
-        }
-        match self.window_scale(packet.side) {
-            WindowScale::Known(shift) => Some(field << shift),
-            WindowScale::Unknown => None,
-        }
+        self.window_scale(packet.side).window(packet)
     }
 
     /// Smallest and largest window that `side` advertised after its SYN.
     #[must_use]
     pub fn window_range(&self, side: Side) -> Option<(u64, u64)> {
-        self.packets
-            .iter()
-            .filter(|packet| packet.side == side && !packet.flags.contains(TcpFlags::SYN))
-            .filter(|packet| !packet.flags.contains(TcpFlags::RST) && packet.role != Role::Stray)
-            .filter_map(|packet| self.window(packet))
-            .fold(None, |range, window| match range {
-                Some((low, high)) => Some((window.min(low), window.max(high))),
-                None => Some((window, window)),
-            })
+        let (least, most) = self.flow(side).window_fields?;
+        match self.window_scale(side) {
+            WindowScale::Known(shift) => {
+                Some((u64::from(least) << shift, u64::from(most) << shift))
+            }
+            // Only a closed window can be read.
+            WindowScale::Unknown => (least == 0).then_some((0, 0)),
+        }
     }
 
     /// Whether SACK is in use; `None` where a SYN is missing.
@@ -294,8 +328,8 @@ impl Connection {
             Side::Server => self.server_half(),
             Side::Client => self.client_half(),
         };
-        let samples = self.flow(side.peer()).rtt.iter().map(|sample| sample.rtt);
-        samples.chain(handshake).min()
+        let samples = self.flow(side.peer()).least_rtt;
+        samples.into_iter().chain(handshake).min()
     }
 
     /// The path's RTT without queues: both halves, each at its smallest; with one half alone only where
@@ -338,6 +372,10 @@ pub(crate) struct ConnectionState {
     evidence: ClientEvidence,
     first_at: Time,
     last_at: Time,
+    first_frame: u64,
+    part: u32,
+    /// Where the capture was made, as the part with the handshake told.
+    vantage: Option<Vantage>,
     packets: Vec<Packet>,
     handshake: Handshake,
     syn_seq: Option<SeqNum>,
@@ -355,7 +393,7 @@ impl ConnectionState {
         client: Endpoint,
         server: Endpoint,
         evidence: ClientEvidence,
-        at: Time,
+        Mark { at, frame }: Mark,
     ) -> Self {
         Self {
             client,
@@ -363,6 +401,9 @@ impl ConnectionState {
             evidence,
             first_at: at,
             last_at: at,
+            first_frame: frame,
+            part: 0,
+            vantage: None,
             packets: Vec::new(),
             handshake: Handshake::default(),
             syn_seq: None,
@@ -387,6 +428,11 @@ impl ConnectionState {
             self.clock_steps += 1;
         }
         self.last_at = self.last_at.max(segment.at);
+        if self.packets.is_empty() {
+            // Another part begins with its first packet, and not where the one before ended.
+            self.first_at = self.last_at;
+            self.first_frame = segment.frame;
+        }
         let mark = Mark {
             at: self.last_at,
             frame: segment.frame,
@@ -448,6 +494,9 @@ impl ConnectionState {
         if packet.is_pure_ack() {
             self.state(side).flow.pure_acks += 1;
         }
+        if !syn && packet.role != Role::Stray && !packet.flags.contains(TcpFlags::RST) {
+            self.state(side).on_window(packet.window);
+        }
         self.packets.push(packet);
     }
 
@@ -469,6 +518,8 @@ impl ConnectionState {
             evidence: self.evidence,
             first_at: self.first_at,
             last_at: self.last_at,
+            first_frame: self.first_frame,
+            part: self.part,
             packets: self.packets,
             handshake: self.handshake,
             tls: self.tls.finish(),
@@ -480,8 +531,42 @@ impl ConnectionState {
             vantage: Vantage::Unknown,
             quality,
         };
-        connection.vantage = vantage(&connection);
+        connection.vantage = self.vantage.unwrap_or_else(|| vantage(&connection));
         connection
+    }
+
+    /// Packets that it holds.
+    pub(crate) const fn held(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Its latest packet.
+    pub(crate) const fn last_at(&self) -> Time {
+        self.last_at
+    }
+
+    /// Whether both sides have closed it, or one has torn it down.
+    pub(crate) const fn is_over(&self) -> bool {
+        let (up, down) = (&self.to_server.flow, &self.to_client.flow);
+        up.reset.is_some() || down.reset.is_some() || (up.fin.is_some() && down.fin.is_some())
+    }
+
+    /// What was seen up to now, and a state in which it goes on.
+    pub(crate) fn part(mut self) -> (Connection, Self) {
+        let packets = core::mem::take(&mut self.packets);
+        let turns = core::mem::take(&mut self.turns);
+        let mut rest = self.clone();
+        self.packets = packets;
+        self.turns = turns;
+        let done = self.finish();
+        rest.part = rest.part.saturating_add(1);
+        rest.vantage = Some(done.vantage);
+        rest.to_server = rest.to_server.continued(done.server_half());
+        rest.to_client = rest.to_client.continued(done.client_half());
+        rest.handshake = Handshake::default();
+        rest.tls.end();
+        rest.clock_steps = 0;
+        (done, rest)
     }
 
     const fn state(&mut self, side: Side) -> &mut FlowState {
@@ -591,8 +676,9 @@ impl ConnectionState {
         let set_up = ack.at.checked_since(handshake.syn?.at)?;
         let halves = self
             .to_server
-            .smallest_rtt()
-            .zip(self.to_client.smallest_rtt());
+            .flow
+            .least_rtt
+            .zip(self.to_client.flow.least_rtt);
         let shortest = halves.map_or(set_up, |(client, server)| set_up.min(client + server));
         (bare && !again).then_some(shortest)
     }

@@ -72,6 +72,10 @@ pub struct Flow {
     /// Round-trip samples by Karn's rule, from bare ACKs only: an ACK that rides on data may have waited
     /// for the application.
     pub rtt: Vec<RttSample>,
+    /// The shortest of them, those of earlier parts of the connection included.
+    pub least_rtt: Option<Duration>,
+    /// Smallest and largest window field behind the SYN, as sent.
+    pub window_fields: Option<(u16, u16)>,
     /// Largest payload in one packet; above the MSS it shows offload.
     pub largest_segment: u32,
     /// How many segments are as large as that.
@@ -129,7 +133,7 @@ pub(crate) struct FlowState {
     /// Segments whose ACK would give a round-trip sample: end, time, and whether any of it was repeated.
     outstanding: VecDeque<Outstanding>,
     /// Recent packets, to know a copy when it comes.
-    recent: VecDeque<Identity>,
+    recent: Recent,
     /// When data was last seen beyond a hole, that is, when the hole appeared.
     hole_since: Option<Time>,
     /// Where the latest piece that came late ended.
@@ -142,7 +146,6 @@ pub(crate) struct FlowState {
     last_progress_at: Option<Time>,
     /// Positions below this are repaired within the current recovery.
     recovery: Option<(i64, Repeat)>,
-    smallest_rtt: Option<Duration>,
     /// The receiver has closed its window.
     zero_window: bool,
     /// Payload of the latest data segment, where more of its message was to follow.
@@ -166,6 +169,45 @@ struct Identity {
     window: u16,
     len: u32,
     flags: TcpFlags,
+}
+
+/// The latest packets of a side. Their identifications stand apart, since each packet is compared with all of
+/// them and differs from nearly all by that alone.
+#[derive(Clone, Debug)]
+struct Recent {
+    ids: [u16; RECENT],
+    identities: Vec<Identity>,
+    /// Where the next one goes.
+    next: usize,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self {
+            ids: [0; RECENT],
+            identities: Vec::new(),
+            next: 0,
+        }
+    }
+}
+
+impl Recent {
+    /// Whether this packet is among the latest; if not, it is from now on.
+    fn holds_or_takes(&mut self, identity: Identity) -> bool {
+        // Zero stands for no packet: those have no identification that could be compared.
+        if self.ids.contains(&identity.ip_id) && self.identities.contains(&identity) {
+            return true;
+        }
+        if let Some(id) = self.ids.get_mut(self.next) {
+            *id = identity.ip_id;
+        }
+        match self.identities.get_mut(self.next) {
+            Some(place) => *place = identity,
+            None => self.identities.push(identity),
+        }
+        self.next = (self.next + 1) % RECENT;
+        false
+    }
 }
 
 /// Farther than any window allows (RFC 7323 §2.3 limits windows to 2^30 bytes).
@@ -225,15 +267,32 @@ impl FlowState {
             len: segment.payload_len,
             flags: segment.flags,
         };
-        if self.recent.contains(&identity) {
-            self.flow.copies += 1;
-            return true;
-        }
-        if self.recent.len() == RECENT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(identity);
-        false
+        let copy = self.recent.holds_or_takes(identity);
+        self.flow.copies += u64::from(copy);
+        copy
+    }
+
+    /// A packet of this side advertises the window field `window`.
+    pub(crate) fn on_window(&mut self, window: u16) {
+        let (least, most) = self.flow.window_fields.unwrap_or((window, window));
+        self.flow.window_fields = Some((least.min(window), most.max(window)));
+    }
+
+    /// What goes on in another part of the connection: everything that is needed to read the packets to come,
+    /// and nothing that was counted. `handshake` is the half of set-up which crosses the path to the receiver.
+    pub(crate) fn continued(mut self, handshake: Option<Duration>) -> Self {
+        let flow = &self.flow;
+        self.flow = Flow {
+            syn: flow.syn,
+            start: flow.end,
+            end: flow.end,
+            acked: flow.acked,
+            least_rtt: flow.least_rtt.into_iter().chain(handshake).min(),
+            header_len: flow.header_len,
+            ..Flow::default()
+        };
+        self.seen = Ranges::default();
+        self
     }
 
     /// A packet of this side bears the timestamp `value`.
@@ -365,11 +424,6 @@ impl FlowState {
         }
     }
 
-    /// The shortest round trip from the tap to the receiver.
-    pub(crate) const fn smallest_rtt(&self) -> Option<Duration> {
-        self.smallest_rtt
-    }
-
     pub(crate) fn finish(mut self) -> Flow {
         if self.flow.syn.is_none()
             && let Some(acked) = self.flow.acked
@@ -411,7 +465,8 @@ impl FlowState {
         // Three quarters leave room for the jitter of a path's shortest sample.
         let too_soon_for_a_repeat = loop_time.map(|time| time * 3 / 4);
         let reordering = self
-            .smallest_rtt
+            .flow
+            .least_rtt
             .map(|rtt| rtt / 4)
             .max(too_soon_for_a_repeat)
             .map_or(REORDERING, |time| time.max(REORDERING));
@@ -432,7 +487,8 @@ impl FlowState {
         }
         let silent_for = self.last_progress_at.map(|last| at.since(last));
         let patience = self
-            .smallest_rtt
+            .flow
+            .least_rtt
             .map_or(MIN_RTO, |rtt| (rtt + rtt / 4).max(MIN_RTO));
         let timer_ran_out = silent_for.is_some_and(|silence| silence >= patience);
         if let Some((until, cause)) = self.recovery
@@ -495,7 +551,7 @@ impl FlowState {
             && segment.to == to
             && let Some(rtt) = at.checked_since(segment.at)
         {
-            self.smallest_rtt = Some(self.smallest_rtt.map_or(rtt, |least| least.min(rtt)));
+            self.flow.least_rtt = Some(self.flow.least_rtt.map_or(rtt, |least| least.min(rtt)));
             self.flow.rtt.push(RttSample { at, rtt });
         }
     }

@@ -23,6 +23,7 @@ extern crate std;
 mod connection;
 mod echo;
 mod flow;
+mod latest;
 mod packet;
 mod ranges;
 mod ssh;
@@ -38,7 +39,7 @@ pub use flow::{Flow, RttSample, SackedRange, SynOptions};
 pub use packet::{Endpoint, Mark, Packet, Repeat, Role, Side};
 pub use ssh::SshBanners;
 pub use tls::TlsHandshake;
-pub use tracker::{Tracked, Tracker};
+pub use tracker::{Room, Tracked, Tracker};
 pub use turns::Turn;
 #[cfg(test)]
 mod tests;

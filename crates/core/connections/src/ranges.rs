@@ -4,6 +4,8 @@ use alloc::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
     spans: BTreeMap<i64, i64>,
+    /// The highest range, which nearly every insertion makes longer; not in `spans`.
+    edge: Option<(i64, i64)>,
     total: u64,
 }
 
@@ -13,8 +15,28 @@ impl Ranges {
         if from >= to {
             return 0;
         }
-        let (mut from, mut to) = (from, to);
         let before = self.total;
+        match &mut self.edge {
+            // In order, or something again that the edge touches.
+            Some((left, right)) if from >= *left && from <= *right => {
+                if to > *right {
+                    self.total = self.total.saturating_add(right.abs_diff(to));
+                    *right = to;
+                }
+            }
+            edge => {
+                if let Some((left, right)) = edge.take() {
+                    self.spans.insert(left, right);
+                }
+                self.merge(from, to);
+                self.edge = self.spans.pop_last();
+            }
+        }
+        self.total.saturating_sub(before)
+    }
+
+    /// Adds a range wherever it belongs.
+    fn merge(&mut self, mut from: i64, mut to: i64) {
         // Swallow every range that touches the new one: at most one starts before it, and neighbours
         // merge, so that a stream without holes stays one entry.
         while let Some((&left, &right)) = self.spans.range(..=to).next_back() {
@@ -28,17 +50,17 @@ impl Ranges {
         }
         self.spans.insert(from, to);
         self.total = self.total.saturating_add(from.abs_diff(to));
-        self.total.saturating_sub(before)
     }
 
     /// How many positions of `[from, to)` are in the set.
     pub(crate) fn covered(&self, from: i64, to: i64) -> u64 {
         let before = self.spans.range(..from).next_back();
         let within = self.spans.range(from..to.max(from));
-        before
-            .into_iter()
-            .chain(within)
-            .map(|(&left, &right)| {
+        let spans = before.into_iter().chain(within);
+        spans
+            .map(|(&left, &right)| (left, right))
+            .chain(self.edge)
+            .map(|(left, right)| {
                 let (left, right) = (left.max(from), right.min(to));
                 if left < right {
                     left.abs_diff(right)

@@ -297,3 +297,5 @@ proptest! {
         prop_assert_eq!(tracked.connections[0].to_server.strays, 0);
     }
 }
+
+mod room;

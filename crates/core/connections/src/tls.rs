@@ -155,6 +155,11 @@ impl TlsFollower {
         }
     }
 
+    /// What comes is no part of set-up any more.
+    pub(crate) fn end(&mut self) {
+        *self = Self::NotTls;
+    }
+
     pub(crate) fn finish(self) -> Option<TlsHandshake> {
         match self {
             Self::Start | Self::NotTls => None,

@@ -1,14 +1,17 @@
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::time::Duration;
 
 use units::Time;
 use wire::{Host, IcmpEcho, Observation, Segment, TcpFlags};
 
 use crate::connection::{ClientEvidence, Connection, ConnectionState};
 use crate::echo::{Echo, EchoMatcher};
-use crate::packet::{Endpoint, Side};
+use crate::latest::Latest;
+use crate::packet::{Endpoint, Mark, Side};
 
 /// Everything a capture held.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +22,8 @@ pub struct Tracked {
     pub echoes: Vec<Echo>,
     /// Observations.
     pub packets: u64,
+    /// Packets of connections that were over and had been handed over: acknowledgments of a last FIN, and such.
+    pub late: u64,
     /// Packets of no interest, by kind.
     pub other: BTreeMap<&'static str, u64>,
     /// The first packet with a time.
@@ -45,19 +50,48 @@ impl Tracked {
 }
 
 /// Sorts observations into connections.
+///
+/// Without a [`Room`] every packet is kept until [`Tracker::finish`]. With one, connections that are over or have been
+/// silent for long are handed over as soon as their packets need the room: [`Tracker::next_done`].
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     hosts: Hosts,
     active: BTreeMap<(Port, Port), Active>,
-    connections: Vec<ConnectionState>,
+    latest: Latest,
+    slots: Vec<Slot>,
+    /// Those of live connections.
+    live: Vec<usize>,
+    room: Option<Room>,
+    /// Packets that live connections hold.
+    held: usize,
+    /// So many may be held before anything is looked for to hand over.
+    look_at: usize,
+    done: VecDeque<Connection>,
     echoes: EchoMatcher,
     packets: u64,
+    late: u64,
     other: BTreeMap<&'static str, u64>,
     first_at: Option<Time>,
     last_at: Option<Time>,
     boundaries: Vec<u64>,
     highest_frame: u64,
 }
+
+/// How many packets a tracker holds at a time. What it hands over depends on the packets alone, and not on when it is
+/// asked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Room {
+    /// Beyond so many packets, connections that are over or silent are handed over.
+    pub packets: usize,
+    /// Beyond so many packets, any connection is: those that have been silent for longest first. It goes on as another
+    /// part ([`Connection::part`]).
+    pub most: usize,
+}
+
+/// After this, packets of a connection that is over are stragglers, which tell nothing more of it.
+const OVER: Duration = Duration::from_secs(1);
+/// A program's pause is seldom longer.
+const SILENT: Duration = Duration::from_secs(30);
 
 /// An interned host and a port.
 type Port = (u32, u16);
@@ -69,11 +103,32 @@ struct Active {
     client: Port,
 }
 
+/// What is left of a connection.
+#[derive(Clone, Debug)]
+enum Slot {
+    /// Its packets are here.
+    Live(Box<ConnectionState>),
+    /// It was handed over, and may go on.
+    Paused(Box<ConnectionState>),
+    /// It was handed over, and is over.
+    Over,
+}
+
 impl Tracker {
     /// An empty tracker.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty tracker that hands over what it has no room for.
+    #[must_use]
+    pub fn with_room(room: Room) -> Self {
+        Self {
+            room: Some(room),
+            look_at: room.packets,
+            ..Self::default()
+        }
     }
 
     /// Takes the next packet. Times should not fall; where they do, the connection counts it and goes on
@@ -98,17 +153,25 @@ impl Tracker {
         self.boundaries.push(self.highest_frame);
     }
 
-    /// Everything seen.
+    /// A connection, or a part of one, for which there is no room any more.
+    pub fn next_done(&mut self) -> Option<Connection> {
+        self.done.pop_front()
+    }
+
+    /// Everything seen, but for what was handed over before.
     #[must_use]
     pub fn finish(self) -> Tracked {
+        let live = self.slots.into_iter().filter_map(|slot| match slot {
+            Slot::Live(connection) => Some(connection.finish()),
+            Slot::Paused(_) | Slot::Over => None,
+        });
+        let mut connections: Vec<Connection> = self.done.into_iter().chain(live).collect();
+        connections.sort_by_key(|connection| connection.first_frame);
         Tracked {
-            connections: self
-                .connections
-                .into_iter()
-                .map(ConnectionState::finish)
-                .collect(),
+            connections,
             echoes: self.echoes.finish(),
             packets: self.packets,
+            late: self.late,
             other: self.other,
             first_at: self.first_at,
             last_at: self.last_at,
@@ -122,12 +185,50 @@ impl Tracker {
     }
 
     fn on_segment(&mut self, segment: &Segment<'_>) {
-        let before = self.boundaries.last().copied().unwrap_or_default();
-        let segment = &Segment {
-            frame: before.saturating_add(segment.frame),
-            ..*segment
+        let numbered_on;
+        let segment = match self.boundaries.last() {
+            None => segment,
+            Some(before) => {
+                numbered_on = Segment {
+                    frame: before.saturating_add(segment.frame),
+                    ..*segment
+                };
+                &numbered_on
+            }
         };
         self.highest_frame = self.highest_frame.max(segment.frame);
+        let opens = segment.flags.contains(TcpFlags::SYN) && !segment.flags.contains(TcpFlags::ACK);
+        let known = self.latest.find(segment).filter(|_| !opens);
+        let (index, side) = known.unwrap_or_else(|| {
+            let found = self.find(segment, opens);
+            self.latest.keep(segment, found);
+            found
+        });
+        match self.slots.get_mut(index) {
+            Some(Slot::Live(connection)) => {
+                connection.observe(segment, side);
+                self.held += 1;
+            }
+            Some(slot @ Slot::Paused(_)) => {
+                if let Slot::Paused(mut connection) = core::mem::replace(slot, Slot::Over) {
+                    connection.observe(segment, side);
+                    self.held += 1;
+                    *slot = Slot::Live(connection);
+                    self.live.push(index);
+                }
+            }
+            Some(Slot::Over) => self.late += 1,
+            None => {}
+        }
+        if let Some(room) = self.room
+            && self.held > self.look_at
+        {
+            self.make_room(room, segment.at);
+        }
+    }
+
+    /// The connection of a segment, which it may open, and who sent it.
+    fn find(&mut self, segment: &Segment<'_>, opens: bool) -> (usize, Side) {
         let source = (self.hosts.number(&segment.source.host), segment.source.port);
         let destination = (
             self.hosts.number(&segment.destination.host),
@@ -138,20 +239,22 @@ impl Tracker {
         } else {
             (destination, source)
         };
-        let opens = segment.flags.contains(TcpFlags::SYN) && !segment.flags.contains(TcpFlags::ACK);
         let active = self.active.get(&key).copied().filter(|active| {
             // Ports are used again: another SYN from the client, with another number.
             let reopened = opens
                 && (active.client != source
-                    || self
-                        .connections
-                        .get(active.index)
-                        .is_none_or(|c| c.is_over_for(segment.seq)));
+                    || match self.slots.get(active.index) {
+                        Some(Slot::Live(connection) | Slot::Paused(connection)) => {
+                            connection.is_over_for(segment.seq)
+                        }
+                        Some(Slot::Over) | None => true,
+                    });
             !reopened
         });
         let active = active.unwrap_or_else(|| {
             let opened = self.open(segment, source, destination);
             self.active.insert(key, opened);
+            self.latest = Latest::default();
             opened
         });
         let side = if active.client == source {
@@ -159,9 +262,7 @@ impl Tracker {
         } else {
             Side::Server
         };
-        if let Some(connection) = self.connections.get_mut(active.index) {
-            connection.observe(segment, side);
-        }
+        (active.index, side)
     }
 
     fn open(&mut self, segment: &Segment<'_>, source: Port, destination: Port) -> Active {
@@ -185,12 +286,65 @@ impl Tracker {
                 owned(&segment.source),
             )
         };
-        let index = self.connections.len();
-        self.connections
-            .push(ConnectionState::new(client, server, evidence, segment.at));
+        let mark = Mark {
+            at: segment.at,
+            frame: segment.frame,
+        };
+        let index = self.slots.len();
+        let state = ConnectionState::new(client, server, evidence, mark);
+        self.slots.push(Slot::Live(Box::new(state)));
+        self.live.push(index);
         Active {
             index,
             client: client_port,
+        }
+    }
+
+    /// Hands over what is over or silent, and beyond the room's end whatever has been silent for longest.
+    fn make_room(&mut self, room: Room, now: Time) {
+        let mut live: Vec<(Time, usize)> = Vec::new();
+        for index in core::mem::take(&mut self.live) {
+            let Some(Slot::Live(connection)) = self.slots.get(index) else {
+                continue;
+            };
+            let silent = now.since(connection.last_at());
+            let patience = if connection.is_over() { OVER } else { SILENT };
+            if silent >= patience {
+                self.hand_over(index);
+            } else {
+                live.push((connection.last_at(), index));
+            }
+        }
+        let crowded = self.held > room.most;
+        if crowded {
+            live.sort_unstable();
+        }
+        let enough = room.most / 2;
+        for (_, index) in live {
+            if crowded && self.held > enough {
+                self.hand_over(index);
+            } else {
+                self.live.push(index);
+            }
+        }
+        // Looking at all connections again after every packet would cost more than the packets.
+        self.look_at = room.packets.max(self.held + room.packets / 4);
+    }
+
+    fn hand_over(&mut self, index: usize) {
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        let Slot::Live(connection) = core::mem::replace(slot, Slot::Over) else {
+            return;
+        };
+        self.held = self.held.saturating_sub(connection.held());
+        if connection.is_over() {
+            self.done.push_back(connection.finish());
+        } else {
+            let (done, rest) = connection.part();
+            *slot = Slot::Paused(Box::new(rest));
+            self.done.push_back(done);
         }
     }
 

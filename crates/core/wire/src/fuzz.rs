@@ -4,7 +4,7 @@ use units::Time;
 
 use crate::http::{Head, s3};
 use crate::tls::{Hello, Message, RecordHeader};
-use crate::{LinkType, Observation, decode};
+use crate::{FlowHash, LinkType, Observation, decode};
 
 /// Decodes a frame: its first byte chooses the link type, the next two what it had on the wire beyond
 /// what was captured. Whatever comes out must be consistent with the frame.
@@ -30,7 +30,14 @@ pub fn fuzz_decode(bytes: &[u8]) {
         .unwrap_or(u32::MAX)
         .saturating_add(beyond);
     let link = LINKS[usize::from(link) % LINKS.len()];
-    if let Ok(Observation::Tcp(segment)) = decode(link, Time::ZERO, 1, frame, original_len) {
+    let decoded = decode(link, Time::ZERO, 1, frame, original_len);
+    if let Some(hash) = FlowHash::of_plain(link, frame) {
+        let Ok(Observation::Tcp(segment)) = &decoded else {
+            panic!("a plain segment is {decoded:?}");
+        };
+        assert_eq!(FlowHash::of(segment), hash, "as the segment has it");
+    }
+    if let Ok(Observation::Tcp(segment)) = decoded {
         let captured = u32::try_from(segment.payload.len()).unwrap_or(u32::MAX);
         assert!(captured <= segment.payload_len);
         assert!(segment.header_len >= 40);

@@ -16,6 +16,7 @@ extern crate std;
 
 mod decode;
 mod error;
+mod flow;
 mod frame;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -32,6 +33,7 @@ pub mod write;
 
 pub use decode::decode;
 pub use error::DecodeError;
+pub use flow::FlowHash;
 pub use link::LinkType;
 pub use observation::{
     Endpoint, Host, IcmpEcho, Observation, SackBlocks, Segment, TcpFlags, TcpOptions, Timestamps,

@@ -71,7 +71,12 @@ pub(crate) enum Network {
 #[inline]
 pub(crate) fn network(link: LinkType, frame: Frame<'_>) -> Result<Network, DecodeError> {
     match link {
-        LinkType::ETHERNET => ethernet(frame, 0),
+        LinkType::ETHERNET => match frame.array::<14>("ethertype", 0) {
+            // Nearly every frame.
+            Ok([.., 0x08, 0x00]) => Ok(Network::Ipv4(14)),
+            Ok([.., 0x86, 0xdd]) => Ok(Network::Ipv6(14)),
+            Ok(_) | Err(_) => ethernet(frame, 0),
+        },
         LinkType::LINUX_SLL => ether_type(frame, 14),
         // The protocol is the first field of the 20-byte header; VLAN tags follow the header.
         LinkType::LINUX_SLL2 => by_ether_type(frame, frame.u16("ethertype", 0)?, 20),

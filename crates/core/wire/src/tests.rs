@@ -1,3 +1,4 @@
+mod flow;
 mod frames;
 mod http;
 mod round_trip;
