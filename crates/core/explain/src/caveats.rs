@@ -8,6 +8,13 @@ use crate::text::count;
 /// One sentence each; the same words for the same thing, so that connections can be counted by them.
 pub(crate) fn of_connection(connection: &Connection) -> Vec<String> {
     let mut caveats = Vec::new();
+    if connection.part > 0 {
+        caveats.push(
+            "a later part of a connection that was silent for long, or is very long: each part is judged by \
+             itself"
+                .to_owned(),
+        );
+    }
     match connection.evidence {
         ClientEvidence::Syn | ClientEvidence::SynAck => {}
         ClientEvidence::LowerPort => caveats.push(

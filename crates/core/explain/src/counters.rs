@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use connections::{Connection, Packet, Repeat, Role, Side};
+use connections::{Connection, Packet, Repeat, Role, Side, WindowScale};
 use record::explain::Counters;
 use units::Time;
 use wire::TcpFlags;
@@ -17,6 +17,7 @@ pub(crate) fn counters(connection: &Connection, side: Side) -> Counters {
         ..Counters::default()
     };
     let mut receiver = Receiver::default();
+    let scale = connection.window_scale(side.peer());
     for packet in &connection.packets {
         if matches!(packet.role, Role::Copy | Role::Stray) {
             continue;
@@ -24,7 +25,7 @@ pub(crate) fn counters(connection: &Connection, side: Side) -> Counters {
         if packet.side == side {
             sent(&mut counters, packet, &mut receiver);
         } else {
-            answered(&mut counters, connection, packet, &mut receiver);
+            answered(&mut counters, scale, packet, &mut receiver);
         }
     }
     if let Some(since) = receiver.closed_since {
@@ -73,12 +74,7 @@ fn sent(counters: &mut Counters, packet: &Packet, receiver: &mut Receiver) {
     }
 }
 
-fn answered(
-    counters: &mut Counters,
-    connection: &Connection,
-    packet: &Packet,
-    receiver: &mut Receiver,
-) {
+fn answered(counters: &mut Counters, scale: WindowScale, packet: &Packet, receiver: &mut Receiver) {
     let has = |flag| packet.flags.contains(flag);
     let Some(ack) = packet.ack else { return };
     //= https://www.rfc-editor.org/rfc/rfc5681#section-2
@@ -95,7 +91,7 @@ fn answered(
     counters.sacks += u64::from(packet.sack);
     receiver.acked = receiver.acked.max(Some(ack));
     receiver.window = Some(packet.window);
-    receiver.edge = connection
+    receiver.edge = scale
         .window(packet)
         .filter(|window| *window > 0)
         .map(|window| ack.saturating_add_unsigned(window));

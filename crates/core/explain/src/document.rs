@@ -8,46 +8,56 @@ use limit::{Attribution, EventKind};
 use record::explain as record;
 use units::{Bytes, Time};
 
-use crate::analysis::{Analysed, Direction};
+use crate::analysis::{Analysed, Complete};
 use crate::counters::counters;
 use crate::{caveats, series, session, transfers};
 
+/// What is said of a connection by itself. Its number and its start follow: [`place`].
 pub(crate) fn connection(
-    analysed: &Analysed<'_>,
-    tracked: &Tracked,
+    connection: &Connection,
+    to_server: &Complete,
+    to_client: &Complete,
     with_series: bool,
 ) -> record::Connection {
-    let connection = analysed.connection;
-    let first_at = tracked.first_at.unwrap_or_default();
     let spans = |direction| {
         let spans = with_series.then(|| series::limit_spans(connection, direction));
         spans.unwrap_or_default()
     };
     record::Connection {
-        id: analysed.id,
+        id: 0,
         client: endpoint(&connection.client),
         server: endpoint(&connection.server),
-        start_s: connection.first_at.since(first_at).as_secs_f64(),
+        start_s: 0.0,
         duration_s: connection.duration().as_secs_f64(),
         rtt: rtt(connection),
         negotiated: negotiated(connection),
         vantage: connection.vantage.as_str().into(),
         directions: record::Directions {
             client_to_server: record::Direction {
-                limit_spans: spans(&analysed.to_server),
-                ..direction(connection, Side::Client, &analysed.to_server)
+                limit_spans: spans(to_server),
+                ..direction(connection, Side::Client, to_server)
             },
             server_to_client: record::Direction {
-                limit_spans: spans(&analysed.to_client),
-                ..direction(connection, Side::Server, &analysed.to_client)
+                limit_spans: spans(to_client),
+                ..direction(connection, Side::Server, to_client)
             },
         },
         tls: session::tls(connection),
         ssh: session::ssh(connection),
-        transfers: transfers::of(connection, first_at),
+        transfers: transfers::of(connection),
         close: close(connection),
         caveats: caveats::of_connection(connection),
-        series: with_series.then(|| series::series(analysed)),
+        series: with_series.then(|| series::series(connection, to_server, to_client)),
+    }
+}
+
+/// Sets what a connection is among all others, the first of which began at `first_at`.
+pub(crate) fn place(record: &mut record::Connection, analysed: &Analysed, first_at: Time) {
+    let after = |at: Time| at.since(first_at).as_secs_f64();
+    record.id = analysed.id;
+    record.start_s = after(analysed.connection.first_at);
+    for (transfer, at) in record.transfers.iter_mut().zip(&analysed.transfers_at) {
+        transfer.start_s = after(*at);
     }
 }
 
@@ -77,6 +87,12 @@ pub(crate) fn fill_capture(capture: &mut record::Capture, tracked: &Tracked) {
         .sum();
     if echoes > 0 {
         capture.other.entry("ICMP echo".into()).or_insert(echoes);
+    }
+    if tracked.late > 0 {
+        capture.caveats.push(format!(
+            "{} packets came behind the end of their connections and were passed over",
+            tracked.late
+        ));
     }
     let duration = tracked
         .last_at
@@ -135,23 +151,25 @@ fn rtt(connection: &Connection) -> record::Rtt {
 
 fn summary(samples: impl Iterator<Item = Duration>) -> record::Rtt {
     let mut samples: Vec<Duration> = samples.collect();
-    samples.sort_unstable();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+    let median = at_most(&mut samples, 50);
+    let p95 = at_most(&mut samples, 95);
+    let p99 = at_most(&mut samples, 99);
     record::Rtt {
         handshake_s: None,
-        min_s: seconds(samples.first().copied()),
-        median_s: seconds(at_most(&samples, 50)),
-        p95_s: seconds(at_most(&samples, 95)),
-        p99_s: seconds(at_most(&samples, 99)),
-        max_s: seconds(samples.last().copied()),
+        min_s: seconds(samples.iter().min().copied()),
+        median_s: seconds(median),
+        p95_s: seconds(p95),
+        p99_s: seconds(p99),
+        max_s: seconds(samples.iter().max().copied()),
         samples: u64::try_from(samples.len()).unwrap_or(u64::MAX),
     }
 }
 
 /// The sample that so many of a hundred do not exceed; one that was seen.
-fn at_most(sorted: &[Duration], percent: usize) -> Option<Duration> {
-    let index = (sorted.len() * percent).div_ceil(100).checked_sub(1)?;
-    sorted.get(index).copied()
+fn at_most(samples: &mut [Duration], percent: usize) -> Option<Duration> {
+    let index = (samples.len() * percent).div_ceil(100).checked_sub(1)?;
+    Some(*samples.select_nth_unstable(index).1)
 }
 
 fn negotiated(connection: &Connection) -> record::Negotiated {
@@ -189,7 +207,7 @@ fn close(connection: &Connection) -> record::Close {
     }
 }
 
-fn direction(connection: &Connection, side: Side, direction: &Direction) -> record::Direction {
+fn direction(connection: &Connection, side: Side, direction: &Complete) -> record::Direction {
     let flow = connection.flow(side);
     let attribution = &direction.attribution;
     let acks_seen = !connection.quality.filtered && connection.quality.one_direction.is_none();
@@ -240,7 +258,7 @@ fn unknown_because(attribution: &Attribution) -> Option<String> {
 
 /// Segments of the first flight: everything sent before the first ACK of data took effect. Offload-sized
 /// segments count as the packets that they become.
-fn initial_window(connection: &Connection, side: Side, direction: &Direction) -> Option<u32> {
+fn initial_window(connection: &Connection, side: Side, direction: &Complete) -> Option<u32> {
     connection.flow(side).syn?;
     let mss = i64::from(direction.timeline.segment.payload.max(1));
     let mut segments = 0_i64;

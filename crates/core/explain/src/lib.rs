@@ -30,6 +30,7 @@ use connections::Tracked;
 use record::Manifest;
 use record::explain::{Capture, Document};
 
+pub use analysis::Judged;
 pub use change::change;
 pub use findings::{CATALOGUE, CatalogueEntry};
 pub use rebuild::{NoScenario, busiest_server, scenario};
@@ -52,24 +53,39 @@ pub struct Options {
 /// Explains everything that was tracked.
 #[must_use]
 pub fn explain(tracked: &Tracked, options: Options) -> Document {
-    let analysed = analysis::analyse(tracked);
+    conclude(Judged::default(), tracked, options)
+}
+
+/// Explains what was judged connection by connection, and what is still tracked.
+#[must_use]
+pub fn conclude(mut judged: Judged, tracked: &Tracked, options: Options) -> Document {
+    for connection in &tracked.connections {
+        judged.push(connection.clone(), options.series);
+    }
+    judged.number();
+    let Judged {
+        connections,
+        records: mut documented,
+    } = judged;
     let mut captures = options.captures;
     if let [capture] = captures.as_mut_slice() {
         document::fill_capture(capture, tracked);
     }
-    let findings = findings::all(&analysed, tracked, &captures, options.target);
-    let (servers, pairs) = traffic::summaries(&analysed);
-    let explained = traffic::explained(&analysed, &findings);
+    let findings = findings::all(&connections, tracked, &captures, options.target);
+    let (servers, pairs) = traffic::summaries(&connections);
+    let explained = traffic::explained(&connections, &findings);
+    let census = session::census(&connections);
+    let first_at = tracked.first_at.unwrap_or_default();
+    for (record, analysed) in documented.iter_mut().zip(&connections) {
+        document::place(record, analysed, first_at);
+    }
     Document {
         schema: "longhaul.explain".into(),
         version: record::VERSION,
         manifest: options.manifest,
         captures,
-        connections: analysed
-            .iter()
-            .map(|connection| document::connection(connection, tracked, options.series))
-            .collect(),
-        census: session::census(&tracked.connections),
+        connections: documented,
+        census,
         echoes: tracked.echoes.iter().map(document::echo).collect(),
         findings,
         explained,

@@ -6,29 +6,32 @@ use record::explain::{DataPoint, Series};
 use units::{Bytes, Time};
 use wire::TcpFlags;
 
-use crate::analysis::{Analysed, Direction};
+use crate::analysis::Complete;
 use crate::document::bits_per_s;
 
 /// Points for plots of the direction with more bytes, on the capture's own clock.
-pub(crate) fn series(analysed: &Analysed<'_>) -> Series {
-    let connection = analysed.connection;
-    let side = if connection.to_server.bytes() >= connection.to_client.bytes() {
-        Side::Client
+pub(crate) fn series(
+    connection: &Connection,
+    to_server: &Complete,
+    to_client: &Complete,
+) -> Series {
+    let (side, direction) = if connection.to_server.bytes() >= connection.to_client.bytes() {
+        (Side::Client, to_server)
     } else {
-        Side::Server
+        (Side::Server, to_client)
     };
     let mut series = points(connection, side);
     let round_trip = connection.base_rtt().or_else(|| connection.handshake_rtt());
     series.congestion_window = most_in_flight(&series, round_trip.unwrap_or_default());
     series.goodput = goodput(&series, connection.duration(), round_trip);
-    series.limits = limit_spans(connection, analysed.direction(side));
+    series.limits = limit_spans(connection, direction);
     series
 }
 
 /// When each limit of a direction held, on the capture's own clock.
 pub(crate) fn limit_spans(
     connection: &Connection,
-    direction: &Direction,
+    direction: &Complete,
 ) -> Vec<(f64, f64, LimitName)> {
     let t = |at: Time| at.since(connection.first_at).as_secs_f64();
     let spans = direction.attribution.spans.iter();

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use connections::{Connection, SshBanners, TlsHandshake};
 use record::explain as record;
 
+use crate::analysis::Analysed;
+
 /// TLS set-up of a connection.
 pub(crate) fn tls(connection: &Connection) -> Option<record::Tls> {
     let tls = connection.tls.as_ref()?;
@@ -34,7 +36,7 @@ pub(crate) fn ssh(connection: &Connection) -> Option<record::Ssh> {
 }
 
 /// Options, versions and groups in use, per host and role.
-pub(crate) fn census(connections: &[Connection]) -> record::Census {
+pub(crate) fn census(connections: &[Analysed]) -> record::Census {
     record::Census {
         clients: by_host(connections, Role::Client),
         servers: by_host(connections, Role::Server),
@@ -48,9 +50,9 @@ enum Role {
 }
 
 /// One entry per host, those with most connections first.
-fn by_host(connections: &[Connection], role: Role) -> Vec<record::CensusEntry> {
+fn by_host(connections: &[Analysed], role: Role) -> Vec<record::CensusEntry> {
     let mut hosts: BTreeMap<&str, record::CensusEntry> = BTreeMap::new();
-    for connection in connections {
+    for Analysed { connection, .. } in connections {
         let (end, flow) = match role {
             Role::Client => (&connection.client, &connection.to_server),
             Role::Server => (&connection.server, &connection.to_client),

@@ -8,15 +8,7 @@ use crate::feedback::Feedback;
 /// One direction as its sender lived it: its own segments, and the ACKs that reached it.
 pub(crate) fn timeline(connection: &Connection, side: Side) -> Timeline {
     let feedback = Feedback::of(connection, side);
-    let mut effective_from = connection.first_at;
-    let mut events: Vec<Event> = connection
-        .packets
-        .iter()
-        .filter(|packet| packet.at >= connection.first_at)
-        .filter_map(|packet| event(connection, packet, side, &feedback, &mut effective_from))
-        .collect();
-    // Stable: what the capture shows at one moment keeps its order.
-    events.sort_by_key(|event| event.at);
+    let events = events(connection, side, &feedback);
     Timeline {
         from: connection.first_at,
         to: connection.last_at,
@@ -79,8 +71,25 @@ fn blind(connection: &Connection, side: Side) -> Option<Reason> {
     None
 }
 
+/// What the sender did and learned.
+fn events(connection: &Connection, side: Side, feedback: &Feedback) -> Vec<Event> {
+    let scale = connection.window_scale(side.peer());
+    let mut effective_from = connection.first_at;
+    let mut events: Vec<Event> = Vec::with_capacity(connection.packets.len());
+    events.extend(
+        connection
+            .packets
+            .iter()
+            .filter(|packet| packet.at >= connection.first_at)
+            .filter_map(|packet| event(scale, packet, side, feedback, &mut effective_from)),
+    );
+    // Stable: what the capture shows at one moment keeps its order.
+    events.sort_by_key(|event| event.at);
+    events
+}
+
 fn event(
-    connection: &Connection,
+    scale: WindowScale,
     packet: &Packet,
     side: Side,
     feedback: &Feedback,
@@ -113,7 +122,7 @@ fn event(
     }
     let kind = EventKind::Ack {
         to: packet.ack?,
-        window: connection.window(packet),
+        window: scale.window(packet),
         bare: packet.is_pure_ack(),
         holds_more: packet.sack,
         passed_at: packet.at,

@@ -8,16 +8,16 @@ use record::LimitName;
 use record::explain::{Endpoint as Named, Explained, Finding, Traffic};
 use units::Time;
 
-use crate::analysis::Analysed;
+use crate::analysis::{Analysed, Direction};
 use crate::text::median;
 
 /// As few findings as explain this part of the time that was held back.
 const ENOUGH: f64 = 0.8;
 
 /// Per server, and per client and server; those first that were held back longest.
-pub(crate) fn summaries(connections: &[Analysed<'_>]) -> (Vec<Traffic>, Vec<Traffic>) {
-    let mut servers: BTreeMap<&Endpoint, Vec<&Analysed<'_>>> = BTreeMap::new();
-    let mut pairs: BTreeMap<(&str, &Endpoint), Vec<&Analysed<'_>>> = BTreeMap::new();
+pub(crate) fn summaries(connections: &[Analysed]) -> (Vec<Traffic>, Vec<Traffic>) {
+    let mut servers: BTreeMap<&Endpoint, Vec<&Analysed>> = BTreeMap::new();
+    let mut pairs: BTreeMap<(&str, &Endpoint), Vec<&Analysed>> = BTreeMap::new();
     for analysed in connections {
         let (client, server) = (
             &analysed.connection.client.host,
@@ -36,10 +36,11 @@ pub(crate) fn summaries(connections: &[Analysed<'_>]) -> (Vec<Traffic>, Vec<Traf
 }
 
 /// How much of what was held back the first findings explain.
-pub(crate) fn explained(connections: &[Analysed<'_>], findings: &[Finding]) -> Option<Explained> {
+pub(crate) fn explained(connections: &[Analysed], findings: &[Finding]) -> Option<Explained> {
     let held: Duration = connections
         .iter()
-        .map(|one| held(one).values().sum::<Duration>())
+        .flat_map(|one| held(one))
+        .map(|(_, time)| time)
         .sum();
     let held_s = held.as_secs_f64();
     let (mut reached, mut number) = (0.0, 0_u32);
@@ -64,7 +65,7 @@ fn ranked(mut traffic: Vec<Traffic>) -> Vec<Traffic> {
     traffic
 }
 
-fn traffic(client: Option<&str>, server: &Endpoint, of: &[&Analysed<'_>]) -> Traffic {
+fn traffic(client: Option<&str>, server: &Endpoint, of: &[&Analysed]) -> Traffic {
     let mut limits: BTreeMap<LimitName, Duration> = BTreeMap::new();
     for (limit, time) in of.iter().flat_map(|one| held(one)) {
         *limits.entry(limit).or_default() += time;
@@ -93,15 +94,18 @@ fn traffic(client: Option<&str>, server: &Endpoint, of: &[&Analysed<'_>]) -> Tra
 }
 
 /// What a setting, a program or the network could change, in the direction where that is more.
-pub(crate) fn held(analysed: &Analysed<'_>) -> BTreeMap<LimitName, Duration> {
-    let of = |limits: BTreeMap<LimitName, Duration>| -> BTreeMap<LimitName, Duration> {
-        let held = limits.into_iter().filter(|(limit, _)| is_held(*limit));
-        held.collect()
+pub(crate) fn held(analysed: &Analysed) -> impl Iterator<Item = (LimitName, Duration)> + '_ {
+    let of = |direction: &'_ Direction| {
+        let held = direction.attribution.limits();
+        held.filter(|(limit, _)| is_held(*limit))
+            .map(|(_, time)| time)
+            .sum::<Duration>()
     };
-    let up = of(analysed.to_server.attribution.limits());
-    let down = of(analysed.to_client.attribution.limits());
-    let sum = |limits: &BTreeMap<LimitName, Duration>| limits.values().sum::<Duration>();
-    if sum(&down) > sum(&up) { down } else { up }
+    let (up, down) = (&analysed.to_server, &analysed.to_client);
+    let more = if of(down) > of(up) { down } else { up };
+    more.attribution
+        .limits()
+        .filter(|(limit, _)| is_held(*limit))
 }
 
 const fn is_held(limit: LimitName) -> bool {
@@ -125,7 +129,7 @@ const fn is_held(limit: LimitName) -> bool {
 }
 
 /// Most connections that were open at a time.
-pub(crate) fn parallel(of: &[&Analysed<'_>]) -> u64 {
+pub(crate) fn parallel(of: &[&Analysed]) -> u64 {
     let mut edges: Vec<(Time, bool)> = Vec::with_capacity(of.len() * 2);
     for one in of {
         edges.push((one.connection.first_at, true));

@@ -23,25 +23,33 @@ pub(crate) fn server_time(connection: &Connection, turn: &Turn) -> Option<Durati
     Some(response.since(arrived))
 }
 
-/// The requests of a connection. A turn counts as a request when its line was read, or when the turns are
-/// so few that they are no conversation.
-pub(crate) fn of(connection: &Connection, first_at: Time) -> Vec<Transfer> {
-    connection
-        .turns
-        .iter()
-        .filter(|turn| turn.request.is_some())
-        .map(|turn| transfer(connection, turn, first_at))
+/// The requests of a connection, whose start is set in the end. A turn counts as a request when its line was read.
+pub(crate) fn of(connection: &Connection) -> Vec<Transfer> {
+    requests(connection)
+        .map(|turn| transfer(connection, turn))
         .collect()
 }
 
-fn transfer(connection: &Connection, turn: &Turn, first_at: Time) -> Transfer {
+/// When they began.
+pub(crate) fn starts(connection: &Connection) -> Box<[Time]> {
+    requests(connection)
+        .map(|turn| turn.first_sent.at)
+        .collect()
+}
+
+fn requests(connection: &Connection) -> impl Iterator<Item = &Turn> {
+    let turns = connection.turns.iter();
+    turns.filter(|turn| turn.request.is_some())
+}
+
+fn transfer(connection: &Connection, turn: &Turn) -> Transfer {
     let started = turn.first_sent.at;
     let after = |at: Time| at.since(started).as_secs_f64();
     Transfer {
         request: turn.request.clone().unwrap_or_default(),
         operation: turn.operation.map(str::to_owned),
         status: turn.status,
-        start_s: started.since(first_at).as_secs_f64(),
+        start_s: 0.0,
         sent_s: after(turn.last_sent.at),
         first_byte_s: turn.first_response.map(|mark| after(mark.at)),
         complete_s: turn.completed_at().map(after),

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use core::time::Duration;
 
@@ -227,7 +227,7 @@ fn cover(timeline: &Timeline, spans: &[Span]) -> Vec<Span> {
         | None => (LimitName::Application, None),
     };
     let mut cover: Vec<Span> = Vec::new();
-    let mut push = |from: Time, to: Time, active: &BTreeSet<(LimitName, usize)>| {
+    let mut push = |from: Time, to: Time, active: &[(LimitName, usize)]| {
         if from >= to {
             return;
         }
@@ -252,16 +252,18 @@ fn cover(timeline: &Timeline, spans: &[Span]) -> Vec<Span> {
             Some(_) | None => cover.push(next),
         }
     };
-    let mut active: BTreeSet<(LimitName, usize)> = BTreeSet::new();
+    // Few hold at a time.
+    let mut active: Vec<(LimitName, usize)> = Vec::new();
     let mut since = timeline.from;
     for (at, starts, index) in edges {
         push(since, at, &active);
         since = since.max(at);
         if let Some(span) = spans.get(index) {
-            if starts {
-                active.insert((span.limit, index));
-            } else {
-                active.remove(&(span.limit, index));
+            let place = active.binary_search(&(span.limit, index));
+            match (starts, place) {
+                (true, Err(place)) => active.insert(place, (span.limit, index)),
+                (false, Ok(place)) => drop(active.remove(place)),
+                (true, Ok(_)) | (false, Err(_)) => {}
             }
         }
     }

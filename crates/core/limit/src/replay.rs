@@ -62,7 +62,13 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn new(events: &[Event]) -> Self {
-        let mut replay = Self::default();
+        let sends = events.iter().filter(|event| event.is_new_data()).count();
+        let mut replay = Self {
+            sends: Vec::with_capacity(sends),
+            acks: Vec::with_capacity(events.len() - sends),
+            repeats: Vec::new(),
+            acks_before_send: Vec::with_capacity(sends),
+        };
         let mut outstanding: VecDeque<(Send, bool)> = VecDeque::new();
         let mut state = State::default();
         for event in events {

@@ -57,6 +57,13 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+impl Event {
+    /// Whether bytes were sent for the first time.
+    pub(crate) const fn is_new_data(&self) -> bool {
+        matches!(self.kind, EventKind::Sent { repair: None, .. })
+    }
+}
+
 /// What a sender did or learned. Positions count payload bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EventKind {

@@ -21,7 +21,8 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
 const LEAST_REPEATS: usize = 2;
 
 /// A segment that never arrives whole.
-struct Hole {
+#[derive(Clone, Debug)]
+pub(crate) struct Hole {
     first: Mark,
     last: Mark,
     len: u32,
@@ -31,7 +32,7 @@ struct Hole {
     until: Duration,
 }
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     [Side::Client, Side::Server]
         .into_iter()
         .filter_map(|side| judge(connections, side))
@@ -39,12 +40,12 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
         .collect()
 }
 
-fn judge(connections: &[Analysed<'_>], side: Side) -> Option<Found> {
+fn judge(connections: &[Analysed], side: Side) -> Option<Found> {
     let (mut ids, mut evidence) = (Vec::new(), Vec::new());
     let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
     let (mut proven, mut size) = (false, 0);
     for analysed in connections {
-        let Some(hole) = hole(analysed.connection, side) else {
+        let Some(hole) = &analysed.shown.sent(side).hole else {
             continue;
         };
         ids.push(analysed.id);
@@ -100,7 +101,7 @@ fn judge(connections: &[Analysed<'_>], side: Side) -> Option<Found> {
 
 /// The first full segment that is repeated by the timer alone until something smaller passes, or nothing
 /// more does. Something else of this side must have arrived, or the link is simply down.
-fn hole(connection: &Connection, side: Side) -> Option<Hole> {
+pub(super) fn hole(connection: &Connection, side: Side) -> Option<Hole> {
     let flow = connection.flow(side);
     let full = connection.segment_payload(side);
     let of_side = |packet: &&Packet| packet.side == side && packet.len > 0;

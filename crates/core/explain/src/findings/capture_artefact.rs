@@ -1,5 +1,7 @@
 //! What the capture made up, or left out.
 
+use std::borrow::Cow;
+
 use connections::{Connection, Mark, Role, Side};
 use record::explain::{Confidence, Severity};
 
@@ -22,8 +24,14 @@ struct Kind {
     holds: fn(&Connection) -> bool,
     says: &'static str,
     remedy: &'static str,
-    shown_by: fn(&Connection) -> Option<(Mark, String)>,
+    shown_by: fn(&Connection) -> Option<Sight>,
 }
+
+/// A packet, and what it shows.
+type Sight = (Mark, Cow<'static, str>);
+
+/// Of each kind that a connection has, a packet that shows it; the kind holds also where there is none.
+pub(crate) type Artefacts = [Option<Option<Box<Sight>>>; KINDS.len()];
 
 const KINDS: [Kind; 5] = [
     Kind {
@@ -43,12 +51,16 @@ const KINDS: [Kind; 5] = [
         shown_by: |connection| {
             let side = connection.quality.one_direction?;
             let first = connection.packets.first()?;
-            Some((first.mark(), format!("only the {side}'s packets are here")))
+            Some((
+                first.mark(),
+                format!("only the {side}'s packets are here").into(),
+            ))
         },
     },
     Kind {
         holds: |connection| {
-            connection.handshake.syn.is_none() && connection.handshake.syn_ack.is_none()
+            let handshake = &connection.handshake;
+            connection.part == 0 && handshake.syn.is_none() && handshake.syn_ack.is_none()
         },
         says: "that began before the capture: options and window scale are not known",
         remedy: "Start the capture before the connection opens.",
@@ -84,17 +96,25 @@ const KINDS: [Kind; 5] = [
     },
 ];
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     KINDS
         .iter()
-        .filter_map(|kind| judge(connections, kind))
+        .enumerate()
+        .filter_map(|(number, kind)| judge(connections, number, kind))
         .collect()
 }
 
-fn judge(connections: &[Analysed<'_>], kind: &Kind) -> Option<Judged> {
-    let concerned: Vec<&Analysed<'_>> = connections
+/// What the capture of one connection made up or left out.
+pub(super) fn of(connection: &Connection) -> Artefacts {
+    KINDS
+        .each_ref()
+        .map(|kind| (kind.holds)(connection).then(|| (kind.shown_by)(connection).map(Box::new)))
+}
+
+fn judge(connections: &[Analysed], number: usize, kind: &Kind) -> Option<Judged> {
+    let concerned: Vec<&Analysed> = connections
         .iter()
-        .filter(|analysed| (kind.holds)(analysed.connection))
+        .filter(|analysed| analysed.shown.artefacts[number].is_some())
         .collect();
     if concerned.is_empty() {
         return None;
@@ -106,8 +126,8 @@ fn judge(connections: &[Analysed<'_>], kind: &Kind) -> Option<Judged> {
         connections: concerned.iter().map(|analysed| analysed.id).collect(),
         evidence: concerned
             .iter()
-            .filter_map(|analysed| (kind.shown_by)(analysed.connection))
-            .map(|(mark, shows)| frame(mark, shows))
+            .filter_map(|analysed| analysed.shown.artefacts[number].as_ref()?.as_deref())
+            .map(|(mark, shows)| frame(*mark, shows.clone()))
             .take(SHOWN)
             .collect(),
         lost: None,
@@ -118,10 +138,15 @@ fn judge(connections: &[Analysed<'_>], kind: &Kind) -> Option<Judged> {
     Some(found.into_finding(&ENTRY))
 }
 
-fn offloaded(connection: &Connection) -> Option<(Mark, String)> {
+fn offloaded(connection: &Connection) -> Option<Sight> {
+    let fits = [Side::Client, Side::Server].map(|side| connection.segment_payload(side));
+    let [to_server, to_client] = fits;
     let packet = connection.packets.iter().find(|packet| {
-        let side: Side = packet.side;
-        packet.role != Role::Stray && packet.len > connection.segment_payload(side)
+        let most = match packet.side {
+            Side::Client => to_server,
+            Side::Server => to_client,
+        };
+        packet.role != Role::Stray && packet.len > most
     })?;
     Some((
         packet.mark(),
@@ -129,6 +154,7 @@ fn offloaded(connection: &Connection) -> Option<(Mark, String)> {
             "{} B of payload, {} fit into a packet",
             packet.len,
             connection.segment_payload(packet.side)
-        ),
+        )
+        .into(),
     ))
 }

@@ -3,14 +3,14 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use connections::{Endpoint, Side, Turn};
+use connections::{Connection, Endpoint, Side, Turn};
 use limit::{Detail, LimitName};
 use record::explain::{Confidence, Evidence, Prediction};
 use tuning::remedies::Cause;
 use units::{Bytes, Floor, PacketOverhead, Rate};
 
-use super::{CatalogueEntry, Found, Judged, Need, frame, path, severity_of};
-use crate::analysis::Analysed;
+use super::{CatalogueEntry, Found, Judged, MAX_EVIDENCE, Need, frame, path, severity_of};
+use crate::analysis::{Analysed, Complete};
 use crate::text::{count, duration, median, rounded};
 use crate::timeline::overhead;
 use crate::transfers;
@@ -28,9 +28,16 @@ const FEW_REQUESTS: usize = 2;
 const NEGLIGIBLE: Duration = Duration::from_millis(1);
 
 /// A request on a fresh connection, and what it would have taken on a hot one.
-struct Fresh<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct Fresh {
     id: u32,
-    turn: &'a Turn,
+    /// Requests on the connection.
+    requests: usize,
+    /// The request's line, where there is one.
+    request: Option<String>,
+    request_bytes: u64,
+    /// The response's last segment.
+    done: connections::Mark,
     syn: connections::Mark,
     rtt: Duration,
     waited: Duration,
@@ -45,10 +52,10 @@ struct Fresh<'a> {
     overhead: PacketOverhead,
 }
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
-    let mut groups: BTreeMap<(&str, &Endpoint), Vec<&Analysed<'_>>> = BTreeMap::new();
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
+    let mut groups: BTreeMap<(&str, &Endpoint), Vec<&Analysed>> = BTreeMap::new();
     for analysed in connections {
-        let connection = analysed.connection;
+        let connection = &analysed.connection;
         groups
             .entry((&connection.client.host, &connection.server))
             .or_default()
@@ -61,34 +68,30 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
         .collect()
 }
 
-fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
-    let fresh: Vec<Fresh<'_>> = group
+fn judge(group: &[&Analysed]) -> Option<Found> {
+    let fresh: Vec<Fresh> = group
         .iter()
-        .filter_map(|analysed| fresh(analysed))
-        .collect();
-    // A connection was avoidable if another one had done its work by then, and stood idle or was closed.
-    let avoidable = fresh
-        .iter()
-        .filter(|one| {
-            fresh.iter().any(|other| {
-                other
-                    .turn
-                    .completed_at()
-                    .is_some_and(|done| done <= one.syn.at)
-                    && other.id != one.id
+        .filter_map(|analysed| {
+            let fresh = analysed.shown.fresh.as_deref().cloned()?;
+            Some(Fresh {
+                id: analysed.id,
+                ..fresh
             })
         })
+        .collect();
+    // A connection was avoidable if another one had done its work by then, and stood idle or was closed.
+    // Its own work is done behind its SYN, so that it is never the other one.
+    let first_done_at = fresh.iter().map(|one| one.done.at).min();
+    let avoidable = fresh
+        .iter()
+        .filter(|one| first_done_at.is_some_and(|done| done <= one.syn.at && one.done.at > done))
         .count();
     if avoidable == 0 || avoidable * 2 < fresh.len() {
         return None;
     }
-    let requests = fresh
-        .iter()
-        .filter_map(|one| group.iter().find(|analysed| analysed.id == one.id))
-        .map(|analysed| analysed.connection.turns.len())
-        .sum();
+    let requests = fresh.iter().map(|one| one.requests).sum();
     let up = path::rate(group.iter().copied(), Side::Client);
-    let hot = |one: &Fresh<'_>| predicted(one.rtt, one.turn.request_bytes(), one, up).0;
+    let hot = |one: &Fresh| predicted(one.rtt, one.request_bytes, one, up).0;
     let lost: Duration = fresh
         .iter()
         .map(|one| one.waited.saturating_sub(one.pause + hot(one)))
@@ -125,8 +128,8 @@ fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
     })
 }
 
-fn fresh<'a>(analysed: &Analysed<'a>) -> Option<Fresh<'a>> {
-    let connection = analysed.connection;
+/// The first request of a connection on which few are sent.
+pub(super) fn fresh(connection: &Connection, to_server: &Complete) -> Option<Fresh> {
     // On TLS the first turn is no request; and what a lost SYN cost is not the price of set-up.
     let handshake = &connection.handshake;
     let set_up_again = handshake.syn_repeats + handshake.syn_ack_repeats > 0;
@@ -138,8 +141,11 @@ fn fresh<'a>(analysed: &Analysed<'a>) -> Option<Fresh<'a>> {
     let server = transfers::server_time(connection, turn)?;
     let response = turn.last_response?.at.since(turn.first_response?.at);
     Some(Fresh {
-        id: analysed.id,
-        turn,
+        id: 0,
+        requests: connection.turns.len(),
+        request: turn.request.clone(),
+        request_bytes: turn.request_bytes(),
+        done: turn.last_response?,
         syn: connection.handshake.syn?,
         rtt: connection
             .base_rtt()
@@ -148,15 +154,15 @@ fn fresh<'a>(analysed: &Analysed<'a>) -> Option<Fresh<'a>> {
         pause: turn.first_sent.at.since(connection.handshake_span()?.1),
         server,
         response,
-        grew: grew(analysed, turn),
+        grew: grew(connection, to_server, turn),
         overhead: overhead(connection, Side::Client),
     })
 }
 
 /// Time from the SYN to the end of `turn` that a connection which is open and has grown does not need.
-fn grew(analysed: &Analysed<'_>, turn: &Turn) -> Duration {
-    let until = turn.completed_at().unwrap_or(analysed.connection.last_at);
-    let spans = &analysed.to_server.attribution.spans;
+fn grew(connection: &Connection, to_server: &Complete, turn: &Turn) -> Duration {
+    let until = turn.completed_at().unwrap_or(connection.last_at);
+    let spans = &to_server.attribution.spans;
     spans
         .iter()
         .filter(|span| match span.limit {
@@ -186,7 +192,7 @@ fn grew(analysed: &Analysed<'_>, turn: &Turn) -> Duration {
 fn predicted(
     rtt: Duration,
     request_bytes: u64,
-    like: &Fresh<'_>,
+    like: &Fresh,
     rate: Option<Rate>,
 ) -> (Duration, String) {
     let ip_bytes = like.overhead.ip_bytes(Bytes::new(request_bytes));
@@ -224,7 +230,7 @@ fn predicted(
     }
 }
 
-fn predictions(fresh: &[Fresh<'_>], rate: Option<Rate>) -> Vec<Prediction> {
+fn predictions(fresh: &[Fresh], rate: Option<Rate>) -> Vec<Prediction> {
     /// The initial window (RFC 6928): what fits into it needs no slow start even on a reused connection
     /// that has not grown.
     const INITIAL_WINDOW_SEGMENTS: u64 = 10;
@@ -233,7 +239,7 @@ fn predictions(fresh: &[Fresh<'_>], rate: Option<Rate>) -> Vec<Prediction> {
         let Some(typical) = typical(&class) else {
             continue;
         };
-        let bytes = typical.turn.request_bytes();
+        let bytes = typical.request_bytes;
         let transfers = u64::try_from(class.len()).unwrap_or(u64::MAX);
         let now = typical.waited.as_secs_f64();
         let (hot, derivation) = predicted(typical.rtt, bytes, &typical, rate);
@@ -260,17 +266,17 @@ fn predictions(fresh: &[Fresh<'_>], rate: Option<Rate>) -> Vec<Prediction> {
 }
 
 /// Requests of about the same size: within a twentieth and the length of a header's variable parts.
-fn size_classes<'f, 'a>(fresh: &'f [Fresh<'a>]) -> Vec<Vec<&'f Fresh<'a>>> {
+fn size_classes(fresh: &[Fresh]) -> Vec<Vec<&Fresh>> {
     const VARIABLE_HEADERS: u64 = 128;
-    let mut sorted: Vec<&Fresh<'_>> = fresh.iter().collect();
-    sorted.sort_by_key(|one| (one.turn.request_bytes(), one.id));
-    let mut classes: Vec<Vec<&Fresh<'_>>> = Vec::new();
+    let mut sorted: Vec<&Fresh> = fresh.iter().collect();
+    sorted.sort_by_key(|one| (one.request_bytes, one.id));
+    let mut classes: Vec<Vec<&Fresh>> = Vec::new();
     for one in sorted {
-        let bytes = one.turn.request_bytes();
+        let bytes = one.request_bytes;
         match classes.last_mut() {
             Some(class)
                 if class.first().is_some_and(|least| {
-                    let least = least.turn.request_bytes();
+                    let least = least.request_bytes;
                     bytes <= least + least / 20 + VARIABLE_HEADERS
                 }) =>
             {
@@ -283,11 +289,14 @@ fn size_classes<'f, 'a>(fresh: &'f [Fresh<'a>]) -> Vec<Vec<&'f Fresh<'a>>> {
 }
 
 /// The medians of a class, each by itself: one slow server answer should not stand for all.
-fn typical<'a>(class: &[&Fresh<'a>]) -> Option<Fresh<'a>> {
+fn typical(class: &[&Fresh]) -> Option<Fresh> {
     let middle = class.get(class.len().checked_sub(1)? / 2)?;
     Some(Fresh {
         id: middle.id,
-        turn: middle.turn,
+        requests: middle.requests,
+        request: None,
+        request_bytes: middle.request_bytes,
+        done: middle.done,
         syn: middle.syn,
         rtt: median(class.iter().map(|one| one.rtt))?,
         waited: median(class.iter().map(|one| one.waited))?,
@@ -299,30 +308,27 @@ fn typical<'a>(class: &[&Fresh<'a>]) -> Option<Fresh<'a>> {
     })
 }
 
-fn evidence(fresh: &[Fresh<'_>]) -> Vec<Evidence> {
+fn evidence(fresh: &[Fresh]) -> Vec<Evidence> {
     fresh
         .iter()
+        .take(MAX_EVIDENCE)
         .flat_map(|one| {
-            let request = one.turn.request.as_deref().unwrap_or("a request");
-            let response = one.turn.last_response.map(|mark| {
+            let request = one.request.as_deref().unwrap_or("a request");
+            [
                 frame(
-                    mark,
+                    one.syn,
+                    format!("connection {}: SYN of a new connection", one.id),
+                ),
+                frame(
+                    one.done,
                     format!(
                         "connection {}: response to {request} ({} B) complete {} after the SYN",
                         one.id,
-                        one.turn.request_bytes(),
+                        one.request_bytes,
                         duration(one.waited)
                     ),
-                )
-            });
-            [
-                Some(frame(
-                    one.syn,
-                    format!("connection {}: SYN of a new connection", one.id),
-                )),
-                response,
+                ),
             ]
         })
-        .flatten()
         .collect()
 }

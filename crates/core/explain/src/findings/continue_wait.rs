@@ -2,11 +2,12 @@
 
 use core::time::Duration;
 
-use connections::Side;
+use connections::{Connection, Mark, Side};
 use record::explain::Confidence;
 use tuning::remedies::Cause;
+use units::Time;
 
-use super::{CatalogueEntry, Found, Judged, Need, frame, severity_of};
+use super::{CatalogueEntry, Found, Judged, MAX_EVIDENCE, Need, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::{count, duration};
 
@@ -17,26 +18,48 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     source: "RFC 9110 §10.1.1",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+/// One wait for an interim response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// The request's head.
+    asked: Mark,
+    interim: Mark,
+    /// The end of the response, or of what is known.
+    done_at: Time,
+}
+
+/// Every such wait of a connection.
+pub(super) fn of(connection: &Connection) -> Box<[Wait]> {
+    let turns = connection.turns.iter().filter(|turn| turn.expects_continue);
+    turns
+        .filter_map(|turn| {
+            let interim = turn.interim?;
+            Some(Wait {
+                asked: turn.first_sent,
+                interim,
+                done_at: turn.completed_at().unwrap_or(interim.at),
+            })
+        })
+        .collect()
+}
+
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     let mut evidence = Vec::new();
-    let mut ids = Vec::new();
+    let (mut ids, mut number) = (Vec::new(), 0_usize);
     let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
     for analysed in connections {
-        for turn in &analysed.connection.turns {
-            let Some(interim) = turn.interim.filter(|_| turn.expects_continue) else {
-                continue;
-            };
-            let waited = interim.at.since(turn.first_sent.at);
+        for wait in &analysed.shown.continue_waits {
+            let waited = wait.interim.at.since(wait.asked.at);
             lost += waited;
-            let done = turn.completed_at().unwrap_or(interim.at);
-            total += done.since(turn.first_sent.at);
+            total += wait.done_at.since(wait.asked.at);
             ids.push(analysed.id);
+            number += 1;
+            if evidence.len() >= MAX_EVIDENCE {
+                continue;
+            }
+            evidence.push(frame(wait.asked, "request head with Expect: 100-continue"));
             evidence.push(frame(
-                turn.first_sent,
-                "request head with Expect: 100-continue",
-            ));
-            evidence.push(frame(
-                interim,
+                wait.interim,
                 format!("interim response {} later", duration(waited)),
             ));
         }
@@ -50,7 +73,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
             confidence: Confidence::High,
             summary: format!(
                 "{} waited {} in all for 100 Continue before sending the body",
-                count(ids.len(), "request"),
+                count(number, "request"),
                 duration(lost)
             ),
             connections: ids,

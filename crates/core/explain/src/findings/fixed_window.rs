@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use connections::Side;
-use limit::{Detail, LimitName};
+use limit::{Attribution, Detail, LimitName};
 use record::explain::Confidence;
 use tuning::remedies::Cause;
 use units::Bytes;
 
-use super::{CatalogueEntry, Found, Judged, Need, flight, severity_of};
+use super::{CatalogueEntry, Found, Judged, Need, flight, parallel, severity_of};
 use crate::analysis::{Analysed, Direction};
 use crate::text::duration;
 
@@ -20,7 +20,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
              segment); Linux net.ipv4.tcp_rmem",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     connections
         .iter()
         .flat_map(|analysed| {
@@ -33,17 +33,27 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
         .collect()
 }
 
-fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<Found> {
+/// Whether a finding may show how this direction's flight began: this one, and those of what else each connection has
+/// for itself.
+pub(super) fn is_worth_a_look(attribution: &Attribution) -> bool {
+    let own: Duration = attribution
+        .limits()
+        .into_iter()
+        .filter(|(limit, _)| parallel::OWN.contains(limit))
+        .map(|(_, time)| time)
+        .sum();
+    let key = (LimitName::Application, Detail::PeerWindow);
+    let peer = attribution.details().get(&key).copied();
+    attribution
+        .busy
+        .is_some_and(|(first, last)| (own + peer.unwrap_or_default()) * 5 >= last.since(first))
+}
+
+fn judge(analysed: &Analysed, side: Side, direction: &Direction) -> Option<Found> {
     let attribution = &direction.attribution;
     let (first, last) = attribution.busy?;
     let busy = last.since(first);
-    let details = attribution.details();
-    let time = |detail| {
-        details
-            .get(&(LimitName::ReceiveWindow, detail))
-            .copied()
-            .unwrap_or_default()
-    };
+    let time = |detail| attribution.held_by(LimitName::ReceiveWindow, detail);
     let lost: Duration = time(Detail::Static) + time(Detail::NoScaling);
     if lost.is_zero() || lost * 5 < busy {
         return None;
@@ -53,7 +63,7 @@ fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<F
     } else {
         Cause::ReceiveWindow
     };
-    let connection = analysed.connection;
+    let connection = &analysed.connection;
     let (_, window) = connection.window_range(side.peer())?;
     let rtt = direction.timeline.base_rtt?;
     let bound = Bytes::new(window).checked_per(rtt)?.bytes_per_s();
@@ -70,7 +80,7 @@ fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<F
             bound % 1000 / 10,
         ),
         connections: vec![analysed.id],
-        evidence: flight::table(analysed, side, first),
+        evidence: flight::table(&analysed.shown.sent(side).flight),
         lost: Some(lost),
         remedy: format!(
             "Raise the {}'s receive buffer to at least rate x RTT (Linux: the third value of \

@@ -20,7 +20,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
 /// A peer that is done answers a FIN with its own at once.
 const TOLERATED: Duration = Duration::from_secs(1);
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     [Side::Client, Side::Server]
         .into_iter()
         .filter_map(|side| judge(connections, side))
@@ -28,7 +28,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
         .collect()
 }
 
-fn judge(connections: &[Analysed<'_>], waiting: Side) -> Option<Found> {
+fn judge(connections: &[Analysed], waiting: Side) -> Option<Found> {
     let mut evidence: Vec<Evidence> = Vec::new();
     let mut ids = Vec::new();
     let mut longest = Duration::ZERO;
@@ -36,7 +36,7 @@ fn judge(connections: &[Analysed<'_>], waiting: Side) -> Option<Found> {
         let Close::Fin(closing) = analysed.connection.close else {
             continue;
         };
-        let Some((side, waited)) = close_wait(analysed.connection) else {
+        let Some((side, waited)) = close_wait(&analysed.connection) else {
             continue;
         };
         if side != waiting || waited < TOLERATED {

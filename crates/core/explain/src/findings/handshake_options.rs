@@ -40,7 +40,7 @@ pub(super) const SMALL_MSS: CatalogueEntry = CatalogueEntry {
 /// The least MSS that an IPv6 path must carry (RFC 8200 §5: 1280 bytes less 60 of headers).
 const SMALL: u16 = 1220;
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     let missing = |offered: fn(&connections::SynOptions) -> bool| {
         move |connection: &Connection| {
             connection
@@ -97,15 +97,15 @@ fn offered_mss(connection: &Connection) -> Option<u16> {
 }
 
 fn judge(
-    connections: &[Analysed<'_>],
+    connections: &[Analysed],
     entry: &CatalogueEntry,
     holds: &dyn Fn(&Connection) -> bool,
     what: &str,
     remedy: &str,
 ) -> Option<Judged> {
-    let concerned: Vec<&Analysed<'_>> = connections
+    let concerned: Vec<&Analysed> = connections
         .iter()
-        .filter(|analysed| holds(analysed.connection))
+        .filter(|analysed| holds(&analysed.connection))
         .collect();
     if concerned.is_empty() {
         return None;
@@ -114,14 +114,7 @@ fn judge(
         concerned
             .iter()
             .flat_map(|analysed| analysed.directions())
-            .map(|(_, direction)| {
-                direction
-                    .attribution
-                    .details()
-                    .get(&(limit, detail))
-                    .copied()
-                    .unwrap_or_default()
-            })
+            .map(|(_, direction)| direction.attribution.held_by(limit, detail))
             .sum()
     };
     let lost = match entry.name {
@@ -169,7 +162,7 @@ fn judge(
 }
 
 /// Which side has to offer what: each that did not.
-fn needs(entry: &CatalogueEntry, concerned: &[&Analysed<'_>]) -> Vec<Need> {
+fn needs(entry: &CatalogueEntry, concerned: &[&Analysed]) -> Vec<Need> {
     type Offers = fn(&connections::SynOptions) -> bool;
     let (cause, offers): (Cause, Offers) = match entry.name {
         name if name == NO_WINDOW_SCALING.name => {

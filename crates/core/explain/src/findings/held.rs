@@ -2,13 +2,14 @@
 
 use core::time::Duration;
 
-use connections::Side;
+use connections::{Connection, Side};
 use limit::LimitName;
 use record::explain::Confidence;
 use tuning::remedies::Cause;
 
+use super::flight::Row;
 use super::{CatalogueEntry, Found, Judged, Need, flight, severity_of};
-use crate::analysis::{Analysed, Direction};
+use crate::analysis::{Analysed, Complete, Direction};
 use crate::text::{duration, rounded};
 
 pub(super) const POLICER: CatalogueEntry = CatalogueEntry {
@@ -164,7 +165,7 @@ const KINDS: [Kind; 5] = [
     },
 ];
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     let judge = |kind: &Kind| {
         [Side::Client, Side::Server]
             .into_iter()
@@ -178,19 +179,47 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
 /// What nobody waits for.
 const LOCAL: Duration = Duration::from_millis(100);
 
-fn judge(connections: &[Analysed<'_>], side: Side, kind: &Kind) -> Option<Found> {
+/// Below a fifth of the transfer it is not what to look at first.
+fn is_worth_a_look(held: Duration, busy: Duration) -> bool {
+    held >= LOCAL && held * 5 >= busy
+}
+
+/// For each limit that a finding may speak of, the flight of `side` in its longest span.
+pub(super) fn longest(
+    connection: &Connection,
+    side: Side,
+    direction: &Complete,
+) -> Box<[(LimitName, Box<[Row]>)]> {
+    let attribution = &direction.attribution;
+    let Some((first, last)) = attribution.busy else {
+        return Box::default();
+    };
+    let limits = attribution.limits();
+    let worth = KINDS.iter().map(|kind| kind.limit).filter(|limit| {
+        let held = limits.get(limit).copied().unwrap_or_default();
+        is_worth_a_look(held, last.since(first))
+    });
+    worth
+        .filter_map(|limit| {
+            let spans = attribution.spans.iter();
+            let same = spans.filter(|span| span.limit == limit);
+            let longest = same.max_by_key(|span| span.to.since(span.from))?;
+            Some((limit, flight::rows(connection, side, longest.from)))
+        })
+        .collect()
+}
+
+fn judge(connections: &[Analysed], side: Side, kind: &Kind) -> Option<Found> {
     let mut ids = Vec::new();
     let (mut lost, mut busy) = (Duration::ZERO, Duration::ZERO);
-    let mut worst: Option<(Duration, &Analysed<'_>)> = None;
+    let mut worst: Option<(Duration, &Analysed)> = None;
     for analysed in connections {
         let attribution = &analysed.direction(side).attribution;
         let Some((first, last)) = attribution.busy else {
             continue;
         };
-        let held = attribution.limits().get(&kind.limit).copied();
-        let held = held.unwrap_or_default();
-        // Below a fifth of the transfer it is not what to look at first.
-        if held < LOCAL || held * 5 < last.since(first) {
+        let held = attribution.held(kind.limit);
+        if !is_worth_a_look(held, last.since(first)) {
             continue;
         }
         ids.push(analysed.id);
@@ -202,11 +231,8 @@ fn judge(connections: &[Analysed<'_>], side: Side, kind: &Kind) -> Option<Found>
     }
     let (_, analysed) = worst?;
     let direction = analysed.direction(side);
-    let spans = &direction.attribution.spans;
-    let longest = spans
-        .iter()
-        .filter(|span| span.limit == kind.limit)
-        .max_by_key(|span| span.to.since(span.from))?;
+    let held = analysed.shown.sent(side).held.iter();
+    let (_, rows) = held.clone().find(|(limit, _)| *limit == kind.limit)?;
     Some(Found {
         severity: if kind.costs {
             severity_of(lost, busy)
@@ -216,7 +242,7 @@ fn judge(connections: &[Analysed<'_>], side: Side, kind: &Kind) -> Option<Found>
         confidence: Confidence::Medium,
         summary: (kind.summary)(side, direction, lost),
         connections: ids,
-        evidence: flight::table(analysed, side, longest.from),
+        evidence: flight::table(rows),
         lost: kind.costs.then_some(lost),
         remedy: (kind.remedy)(side),
         predicted: Vec::new(),

@@ -18,46 +18,36 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
              net/ipv4/tcp_output.c",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     let mut ids = Vec::new();
     let mut evidence = Vec::new();
     let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
     let mut needs: Vec<Need> = Vec::new();
     for analysed in connections {
         for (side, direction) in analysed.directions() {
-            let restarts: Vec<_> = direction
+            let held = direction
                 .attribution
-                .spans
-                .iter()
-                .filter(|span| {
-                    (span.limit, span.detail) == (LimitName::SlowStart, Some(Detail::AfterIdle))
-                })
-                .collect();
-            let Some(first) = restarts.first() else {
+                .held_by(LimitName::SlowStart, Detail::AfterIdle);
+            if held.is_zero() {
                 continue;
-            };
-            lost += restarts
-                .iter()
-                .map(|span| span.to.since(span.from))
-                .sum::<Duration>();
+            }
+            lost += held;
             total += analysed.connection.duration();
             ids.push(analysed.id);
             let need = Need::new(Cause::RestartAfterIdle, side);
             if !needs.contains(&need) {
                 needs.push(need);
             }
-            evidence.extend(
-                analysed
-                    .connection
-                    .packets
-                    .iter()
-                    .find(|packet| packet.side == side && packet.len > 0 && packet.at >= first.from)
-                    .map(|packet| frame(packet.mark(), format!(
-                            "the {side} sends again after a pause, and stops after a small flight \
+            evidence.extend(analysed.shown.sent(side).restarted.map(|mark| {
+                frame(
+                    mark,
+                    format!(
+                        "the {side} sends again after a pause, and stops after a small flight \
                              although it had {} B in flight before",
-                            analysed.connection.flow(side).max_in_flight
-                        ))),
-            );
+                        analysed.connection.flow(side).max_in_flight
+                    ),
+                )
+            }));
         }
     }
     if lost.is_zero() {

@@ -21,28 +21,26 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
 /// What nobody waits for.
 const LOCAL: Duration = Duration::from_millis(100);
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     connections
         .iter()
         .flat_map(|analysed| {
             analysed.directions().into_iter().filter_map(|(side, direction)| {
                 let (first, last) = direction.attribution.busy?;
-                let key = (LimitName::CongestionAvoidance, Detail::LowSsthresh);
-                let lost = *direction.attribution.details().get(&key)?;
+                let lost = direction
+                    .attribution
+                    .held_by(LimitName::CongestionAvoidance, Detail::LowSsthresh);
                 // Below a tenth of the transfer, or a few round trips, the end of slow start is no matter;
                 // nor is it on a local network, where round trips cost nothing.
                 let rtt = direction.timeline.base_rtt?;
                 if lost * 10 < last.since(first) || lost < (rtt * 4).max(LOCAL) {
                     return None;
                 }
-                let span =
-                    direction.attribution.spans.iter().find(|span| (span.limit, span.detail) == (key.0, Some(key.1)))?;
                 let evidence = analysed
-                    .connection
-                    .packets
-                    .iter()
-                    .find(|packet| packet.side == side && packet.len > 0 && packet.at >= span.from)
-                    .map(|packet| frame(packet.mark(), format!(
+                    .shown
+                    .sent(side)
+                    .slow_since
+                    .map(|mark| frame(mark, format!(
                             "from here on the {side} sends about as much as is acknowledged, without a \
                              loss before"
                         )));

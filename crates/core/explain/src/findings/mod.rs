@@ -17,6 +17,7 @@ mod low_ssthresh;
 mod parallel;
 mod path;
 mod peer_window;
+mod shown;
 mod steps;
 mod syn_loss;
 mod tls_resumption;
@@ -30,6 +31,8 @@ use record::explain::{Capture, Confidence, Evidence, Finding, Prediction, Severi
 use tuning::remedies::{Cause, Target};
 
 use crate::analysis::Analysed;
+
+pub(crate) use shown::Shown;
 
 /// A finding that this program can make.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -69,7 +72,7 @@ pub const CATALOGUE: [CatalogueEntry; 23] = [
     zero_window::ENTRY,
 ];
 
-type Rule = for<'a, 'b> fn(&'a [Analysed<'b>]) -> Vec<Judged>;
+type Rule = fn(&[Analysed]) -> Vec<Judged>;
 
 const RULES: [Rule; 16] = [
     blackhole::find,
@@ -93,7 +96,7 @@ const RULES: [Rule; 16] = [
 /// All findings, by lost time, then severity, then name; remedies in the terms of `target`, or else of what
 /// each host looks like.
 pub(crate) fn all(
-    connections: &[Analysed<'_>],
+    connections: &[Analysed],
     tracked: &Tracked,
     captures: &[Capture],
     target: Option<Target>,

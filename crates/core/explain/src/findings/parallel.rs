@@ -21,15 +21,23 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     source: "RFC 6349 §5.1 (windows, connections and the path's product); Mathis et al. (CCR 1997)",
 };
 
+/// Limits that every connection has for itself.
+pub(super) const OWN: [LimitName; 4] = [
+    LimitName::ReceiveWindow,
+    LimitName::SendBuffer,
+    LimitName::LossLimited,
+    LimitName::CongestionAvoidance,
+];
+
 /// Below this a path is not worth a second connection.
 const LEAST_TIME: Duration = Duration::from_secs(1);
 /// And as many as this share its policies badly.
 const MOST: u64 = 16;
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
-    let mut groups: BTreeMap<(&str, &Endpoint), Vec<&Analysed<'_>>> = BTreeMap::new();
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
+    let mut groups: BTreeMap<(&str, &Endpoint), Vec<&Analysed>> = BTreeMap::new();
     for analysed in connections {
-        let connection = analysed.connection;
+        let connection = &analysed.connection;
         let pair = (connection.client.host.as_str(), &connection.server);
         groups.entry(pair).or_default().push(analysed);
     }
@@ -44,7 +52,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
         .collect()
 }
 
-fn judge(analysed: &Analysed<'_>) -> Option<(Duration, Found)> {
+fn judge(analysed: &Analysed) -> Option<(Duration, Found)> {
     analysed
         .directions()
         .into_iter()
@@ -56,23 +64,12 @@ fn judge(analysed: &Analysed<'_>) -> Option<(Duration, Found)> {
 /// Time under limits that every connection has for itself.
 fn held(direction: &Direction) -> Option<Duration> {
     let (first, last) = direction.attribution.busy?;
-    let limits = direction.attribution.limits();
-    let own = [
-        LimitName::ReceiveWindow,
-        LimitName::SendBuffer,
-        LimitName::LossLimited,
-        LimitName::CongestionAvoidance,
-    ];
-    let held: Duration = own.iter().filter_map(|limit| limits.get(limit)).sum();
+    let held = OWN.iter().map(|limit| direction.attribution.held(*limit));
+    let held: Duration = held.sum();
     (held >= LEAST_TIME && held * 2 >= last.since(first)).then_some(held)
 }
 
-fn found(
-    analysed: &Analysed<'_>,
-    side: Side,
-    direction: &Direction,
-    held: Duration,
-) -> Option<Found> {
+fn found(analysed: &Analysed, side: Side, direction: &Direction, held: Duration) -> Option<Found> {
     let (first, last) = direction.attribution.busy?;
     let busy = last.since(first);
     let bytes = analysed.connection.flow(side).bytes();
@@ -98,7 +95,7 @@ fn found(
             rounded(rate)
         ),
         connections: vec![analysed.id],
-        evidence: flight::table(analysed, side, first),
+        evidence: flight::table(&analysed.shown.sent(side).flight),
         // The cause has its own finding, with the seconds: this is another way out.
         lost: None,
         remedy: format!(

@@ -8,7 +8,7 @@ use crate::analysis::Analysed;
 
 /// The rate in one direction over all trains of all given connections.
 pub(super) fn rate<'a>(
-    connections: impl Iterator<Item = &'a Analysed<'a>>,
+    connections: impl Iterator<Item = &'a Analysed>,
     side: Side,
 ) -> Option<Rate> {
     let trains: Vec<_> = connections

@@ -19,7 +19,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     source: "RFC 4254 §5.2 (channel windows); OpenSSH channels.h: CHAN_SES_WINDOW_DEFAULT is 2 MiB",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     connections
         .iter()
         .flat_map(|analysed| {
@@ -30,11 +30,12 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
         .collect()
 }
 
-fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<Found> {
+fn judge(analysed: &Analysed, side: Side, direction: &Direction) -> Option<Found> {
     let (first, last) = direction.attribution.busy?;
     let busy = last.since(first);
-    let key = (LimitName::Application, Detail::PeerWindow);
-    let lost = *direction.attribution.details().get(&key)?;
+    let lost = direction
+        .attribution
+        .held_by(LimitName::Application, Detail::PeerWindow);
     if lost * 5 < busy || lost < Duration::from_millis(100) {
         return None;
     }
@@ -52,7 +53,7 @@ fn judge(analysed: &Analysed<'_>, side: Side, direction: &Direction) -> Option<F
             rounded(ceiling)
         ),
         connections: vec![analysed.id],
-        evidence: flight::table(analysed, side, first),
+        evidence: flight::table(&analysed.shown.sent(side).flight),
         lost: Some(lost),
         remedy: "The window is built into OpenSSH (2 MiB): use several connections at a time (rsync or sftp by \
                  parts, rclone's sftp backend with `--multi-thread-streams`), a patched SSH (HPN), or move the \

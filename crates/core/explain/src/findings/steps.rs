@@ -20,11 +20,11 @@ const MOST_STEPS: usize = 3;
 
 pub(super) fn complete(
     judged: Judged,
-    connections: &[Analysed<'_>],
+    connections: &[Analysed],
     target: Option<Target>,
 ) -> Finding {
     let Judged { mut finding, needs } = judged;
-    let concerned: Vec<&Analysed<'_>> = finding
+    let concerned: Vec<&Analysed> = finding
         .connections
         .iter()
         .filter_map(|id| usize::try_from(*id).ok()?.checked_sub(1))
@@ -60,10 +60,10 @@ fn settable(cause: Cause, target: Target) -> bool {
 }
 
 /// What the hosts on the side that needs it have to do, one entry per system.
-fn steps(need: Need, concerned: &[&Analysed<'_>], target: Option<Target>) -> Vec<Steps> {
+fn steps(need: Need, concerned: &[&Analysed], target: Option<Target>) -> Vec<Steps> {
     let mut by_system: BTreeMap<Target, (String, String, Path)> = BTreeMap::new();
     for analysed in concerned {
-        let connection = analysed.connection;
+        let connection = &analysed.connection;
         let host = match need.side {
             Side::Client => &connection.client.host,
             Side::Server => &connection.server.host,
@@ -101,7 +101,7 @@ fn steps(need: Need, concerned: &[&Analysed<'_>], target: Option<Target>) -> Vec
 }
 
 /// The path to size buffers for: the longest round trip, and the highest rate that shows.
-fn path(concerned: &[&Analysed<'_>], side: Side) -> Path {
+fn path(concerned: &[&Analysed], side: Side) -> Path {
     /// What `longhaul tune` takes where nobody says.
     const UNKNOWN: Rate = Rate::mbit_per_s(1000);
     let directions = || {
@@ -116,7 +116,7 @@ fn path(concerned: &[&Analysed<'_>], side: Side) -> Path {
         .max();
     let lossy = concerned
         .iter()
-        .any(|analysed| !analysed.connection.flow(side).repeats.is_empty());
+        .any(|analysed| analysed.connection.flow(side).repeated_bytes > 0);
     let some = LossRate::per_billion(1_000_000).unwrap_or(LossRate::ZERO);
     Path {
         rtt: rtt.unwrap_or(Duration::from_millis(100)),
@@ -146,10 +146,10 @@ const fn profile(cause: Cause) -> Option<&'static str> {
 }
 
 /// The connections, and of their packets those that the finding speaks of.
-fn filter(name: &str, concerned: &[&Analysed<'_>]) -> Option<String> {
-    let first = concerned.first()?.connection;
+fn filter(name: &str, concerned: &[&Analysed]) -> Option<String> {
+    let first = &concerned.first()?.connection;
     let all = |same: &dyn Fn(&Connection) -> bool| {
-        concerned.iter().all(|analysed| same(analysed.connection))
+        concerned.iter().all(|analysed| same(&analysed.connection))
     };
     let one_server = all(&|connection| connection.server == first.server);
     let one_client = all(&|connection| connection.client.host == first.client.host);

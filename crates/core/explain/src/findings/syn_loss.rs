@@ -14,7 +14,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     source: "RFC 6298 §2.1 (the timer starts at one second)",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     let mut ids = Vec::new();
     let mut evidence = Vec::new();
     let (mut lost, mut total, mut repeats) = (Duration::ZERO, Duration::ZERO, 0_usize);

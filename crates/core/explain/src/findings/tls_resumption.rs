@@ -21,10 +21,10 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
 /// A client and what it calls the server: tickets are kept by name.
 type Peers<'a> = (&'a str, &'a Endpoint, Option<&'a str>);
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
-    let mut groups: BTreeMap<Peers<'_>, Vec<&Analysed<'_>>> = BTreeMap::new();
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
+    let mut groups: BTreeMap<Peers<'_>, Vec<&Analysed>> = BTreeMap::new();
     for analysed in connections {
-        let connection = analysed.connection;
+        let connection = &analysed.connection;
         if let Some(tls) = &connection.tls {
             let peers = (
                 connection.client.host.as_str(),
@@ -41,7 +41,7 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
         .collect()
 }
 
-fn judge(group: &[&Analysed<'_>]) -> Option<Found> {
+fn judge(group: &[&Analysed]) -> Option<Found> {
     let (mut ids, mut evidence) = (Vec::new(), Vec::new());
     let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
     for analysed in group {

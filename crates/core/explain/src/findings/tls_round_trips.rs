@@ -21,12 +21,12 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
 /// Below this nobody waits for a round trip.
 const NEGLIGIBLE: Duration = Duration::from_millis(1);
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     let (mut ids, mut evidence): (Vec<u32>, Vec<Evidence>) = (Vec::new(), Vec::new());
     let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
     let (mut older, mut asked_again) = (0_usize, 0_usize);
     for analysed in connections {
-        let connection = analysed.connection;
+        let connection = &analysed.connection;
         let Some(tls) = &connection.tls else { continue };
         let (Some(done), Some(rtt)) = (tls.done, connection.base_rtt()) else {
             continue;

@@ -6,7 +6,7 @@ use connections::{Connection, Mark, Role, Side};
 use record::explain::Confidence;
 use wire::TcpFlags;
 
-use super::{CatalogueEntry, Found, Judged, frame, severity_of};
+use super::{CatalogueEntry, Found, Judged, MAX_EVIDENCE, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::{count, duration};
 
@@ -17,7 +17,7 @@ pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
     source: "RFC 9293 §3.8.6.1 (zero-window probing)",
 };
 
-pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
+pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     [Side::Client, Side::Server]
         .into_iter()
         .filter_map(|side| judge(connections, side))
@@ -25,21 +25,21 @@ pub(super) fn find(connections: &[Analysed<'_>]) -> Vec<Judged> {
         .collect()
 }
 
-fn judge(connections: &[Analysed<'_>], receiver: Side) -> Option<Found> {
+fn judge(connections: &[Analysed], receiver: Side) -> Option<Found> {
     let mut ids = Vec::new();
     let mut evidence = Vec::new();
     let (mut lost, mut total, mut stalls) = (Duration::ZERO, Duration::ZERO, 0);
     for analysed in connections {
-        let closed = closed_windows(analysed.connection, receiver);
-        if closed.is_empty() {
+        let closed = &analysed.shown.sent(receiver.peer()).stalls;
+        if closed.number == 0 {
             continue;
         }
         ids.push(analysed.id);
         total += analysed.connection.duration();
-        stalls += closed.len();
-        for (from, to) in closed {
+        stalls += closed.number;
+        lost += closed.time;
+        for (from, to) in closed.first.iter().copied() {
             let until = to.map_or(analysed.connection.last_at, |mark| mark.at);
-            lost += until.since(from.at);
             evidence.push(frame(from, format!("connection {}: window 0", analysed.id)));
             evidence.extend(to.map(|mark| {
                 frame(
@@ -71,6 +71,36 @@ fn judge(connections: &[Analysed<'_>], receiver: Side) -> Option<Found> {
         predicted: Vec::new(),
         needs: Vec::new(),
     })
+}
+
+/// Closed windows of one connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stalls {
+    number: usize,
+    time: Duration,
+    /// The first few, from closing to opening.
+    first: Box<[(Mark, Option<Mark>)]>,
+}
+
+pub(super) fn stalls(connection: &Connection, receiver: Side) -> Stalls {
+    if connection
+        .flow(receiver)
+        .window_fields
+        .is_none_or(|(least, _)| least > 0)
+    {
+        return Stalls::default();
+    }
+    let mut spans = closed_windows(connection, receiver);
+    let until = |to: &Option<Mark>| to.map_or(connection.last_at, |mark| mark.at);
+    let time = spans.iter().map(|(from, to)| until(to).since(from.at));
+    let (number, time) = (spans.len(), time.sum());
+    // Each takes two frames.
+    spans.truncate(MAX_EVIDENCE / 2);
+    Stalls {
+        number,
+        time,
+        first: spans.into(),
+    }
 }
 
 /// Spans in which `receiver` advertised no window, while the connection was open.
