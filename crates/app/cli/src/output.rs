@@ -2,7 +2,7 @@
 
 #![expect(clippy::print_stderr, reason = "this module is the program's voice")]
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, BufWriter, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
@@ -35,6 +35,24 @@ pub(crate) fn json(document: &impl Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(document).bug("cannot serialise the result")?;
     text.push('\n');
     data(&text)
+}
+
+/// Writes one JSON document that may be larger than memory has room for twice: a piece at a time, and without
+/// indentation, which would make most of it.
+pub(crate) fn large_json(document: &impl Serialize) -> Result<(), Failure> {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let written = serde_json::to_writer(&mut out, document).map_err(io::Error::from);
+    let written = written
+        .and_then(|()| out.write_all(b"\n"))
+        .and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            // What is left would be tried once more.
+            let _ = out.into_parts();
+            Ok(())
+        }
+        other => other.environment("cannot write to standard output"),
+    }
 }
 
 /// Writes one JSON value on a line of its own, for streams.

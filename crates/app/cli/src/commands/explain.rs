@@ -12,7 +12,6 @@ mod recording;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use connections::Tracked;
 use record::Manifest;
 use record::explain::{Capture, Document, Severity};
 
@@ -20,7 +19,7 @@ use crate::commands::version;
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
 use arguments::{Explain, ExplainCommand, Severity as SeverityArgument};
-use feed::Feed;
+use feed::Fed;
 
 pub(crate) fn run(arguments: &Explain) -> Result<ExitCode, Failure> {
     if let Some(ExplainCommand::HowToCapture(asked)) = &arguments.command {
@@ -35,10 +34,15 @@ pub(crate) fn run(arguments: &Explain) -> Result<ExitCode, Failure> {
     print(arguments, &explain(arguments, &arguments.files)?)
 }
 
+/// Connections up to which a document is indented for people.
+const INDENTED: usize = 1_000;
+
 /// Writes what was asked for, and judges by `--fail-on`.
 fn print(arguments: &Explain, document: &Document) -> Result<ExitCode, Failure> {
     outputs::write(arguments, document)?;
-    if arguments.json {
+    if arguments.json && document.connections.len() > INDENTED {
+        output::large_json(document)?;
+    } else if arguments.json {
         output::json(document)?;
     } else if arguments.markdown {
         output::data(&report::markdown::explain(document))?;
@@ -86,25 +90,23 @@ fn explain(arguments: &Explain, files: &[PathBuf]) -> Result<Document, Failure> 
     if let Some(document) = recording::explain(arguments, files)? {
         return Ok(document);
     }
-    let mut feed = Feed::new(arguments)?;
-    let captures = reading::read_all(arguments, files, &mut feed)?;
-    let tracked = feed.finish()?;
-    let mut document = document(arguments, &tracked, captures);
+    let (captures, fed) = reading::read_all(arguments, files)?;
+    let mut document = document(arguments, fed, captures);
     if !arguments.compare {
         outlook::predict(arguments.predict, &mut document)?;
     }
     Ok(document)
 }
 
-fn document(arguments: &Explain, tracked: &Tracked, captures: Vec<Capture>) -> Document {
+fn document(arguments: &Explain, fed: Fed, captures: Vec<Capture>) -> Document {
     let options = explain::Options {
         manifest: Manifest {
             longhaul: version::identity(),
             ..Manifest::default()
         },
         captures,
-        series: arguments.series || outputs::needs_series(arguments),
+        series: outputs::needs_series(arguments),
         target: arguments.r#for,
     };
-    explain::explain(tracked, options)
+    explain::conclude(fed.judged, &fed.tracked, options)
 }

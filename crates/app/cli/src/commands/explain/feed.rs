@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use anonymity::{Anonymizer, Key};
 use anyhow::{Context as _, ensure};
 use capture::{Interface, InterfaceId, Section, Writer};
-use connections::{Tracked, Tracker};
+use connections::{Room, Tracked, Tracker};
+use explain::Judged;
 use units::Time;
 use wire::{Host, IcmpEcho, LinkType, Observation, Segment, write};
 
 use super::arguments::Explain;
+use super::outputs;
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 
@@ -20,8 +22,24 @@ use crate::output;
 #[derive(Debug)]
 pub(super) struct Feed {
     tracker: Tracker,
+    /// Connections for whose packets there was no room any more.
+    judged: Judged,
+    series: bool,
     mask: Option<Mask>,
 }
+
+/// Everything that was fed.
+#[derive(Debug)]
+pub(super) struct Fed {
+    pub(super) judged: Judged,
+    pub(super) tracked: Tracked,
+}
+
+/// What one tracker may hold, where all packets come to one: as much as all of a survey's together.
+const ROOM: Room = Room {
+    packets: 200_000,
+    most: 16 << 20,
+};
 
 /// What stands between a capture and everything made of it.
 #[derive(Debug)]
@@ -44,7 +62,9 @@ impl Feed {
             None
         };
         Ok(Self {
-            tracker: Tracker::new(),
+            tracker: Tracker::with_room(ROOM),
+            judged: Judged::default(),
+            series: outputs::needs_series(arguments),
             mask,
         })
     }
@@ -60,6 +80,9 @@ impl Feed {
                 }
             }),
         }
+        while let Some(done) = self.tracker.next_done() {
+            self.judged.push(done, self.series);
+        }
     }
 
     /// What follows comes from another capture.
@@ -68,16 +91,22 @@ impl Feed {
     }
 
     /// Everything that was seen so far, for a look while more comes.
-    pub(super) fn so_far(&self) -> Tracked {
-        self.tracker.clone().finish()
+    pub(super) fn so_far(&self) -> Fed {
+        Fed {
+            judged: self.judged.clone(),
+            tracked: self.tracker.clone().finish(),
+        }
     }
 
-    pub(super) fn finish(self) -> Result<Tracked, Failure> {
+    pub(super) fn finish(self) -> Result<Fed, Failure> {
         if let Some(copy) = self.mask.and_then(|mask| mask.copy) {
             copy.finish()
                 .environment("the anonymous capture is not complete")?;
         }
-        Ok(self.tracker.finish())
+        Ok(Fed {
+            judged: self.judged,
+            tracked: self.tracker.finish(),
+        })
     }
 }
 

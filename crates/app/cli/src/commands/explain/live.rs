@@ -181,8 +181,8 @@ impl Session<'_> {
 
     /// What is known by now: a screen that is drawn again, or a line of JSON.
     fn look(&self) -> Result<(), Failure> {
-        let tracked = self.feed.so_far();
-        let document = document(self.arguments, &tracked, vec![self.capture(Vec::new())]);
+        let fed = self.feed.so_far();
+        let document = document(self.arguments, fed, vec![self.capture(Vec::new())]);
         if self.arguments.json {
             return output::json_line(&document);
         }
@@ -205,8 +205,8 @@ impl Session<'_> {
         }
         let capture = self.capture(caveats);
         let arguments = self.arguments;
-        let tracked = self.feed.finish()?;
-        print(arguments, &document(arguments, &tracked, vec![capture]))
+        let fed = self.feed.finish()?;
+        print(arguments, &document(arguments, fed, vec![capture]))
     }
 
     fn capture(&self, caveats: Vec<String>) -> Capture {

@@ -11,7 +11,8 @@ use crate::output;
 
 /// Whether an output draws or lists single points.
 pub(super) const fn needs_series(arguments: &Explain) -> bool {
-    arguments.html.is_some()
+    arguments.series
+        || arguments.html.is_some()
         || arguments.svg.is_some()
         || arguments.parquet.is_some()
         || arguments.csv.is_some()

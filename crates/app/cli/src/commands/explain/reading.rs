@@ -1,41 +1,40 @@
 //! Captures in files and on standard input.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Read as _};
+use std::io::{IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use capture::{Ending, Summary};
+use capture::{Ending, Framer, Summary};
 use indicatif::{ProgressBar, ProgressStyle};
 use record::explain::Capture;
+use survey::{Stopped, Survey, Surveyed};
 use units::Time;
 use wire::Observation;
 
 use super::arguments::Explain;
-use super::feed::Feed;
+use super::feed::{Fed, Feed};
+use super::outputs;
 use crate::failure::{Blame as _, Failure};
 use crate::input;
 
 /// Bytes read at once; larger chunks bring nothing, smaller ones cost system calls.
 const CHUNK: usize = 1 << 20;
 
-/// Feeds everything that `arguments` name, in order of time, and says what it was.
+/// Reads everything that is named, in order of time, and says what it was.
 pub(super) fn read_all(
     arguments: &Explain,
     named: &[PathBuf],
-    feed: &mut Feed,
-) -> Result<Vec<Capture>, Failure> {
+) -> Result<(Vec<Capture>, Fed), Failure> {
     let files = input::expand(named).usage("there is nothing to explain")?;
     let progress = progress(&files);
+    let mut source = Source::of(arguments, &files)?;
     let mut captures: Vec<Capture> = Vec::new();
     let mut last: Option<(Time, Time)> = None;
     for (index, path) in files.iter().enumerate() {
-        if index > 0 {
-            feed.next_capture();
-        }
         let (mut capture, times) =
-            read(path, feed, &progress).usage("this capture can't be explained")?;
+            read(path, &mut source, &progress).usage("this capture can't be explained")?;
         if let Some(overlap) = last
             .zip(times)
             .and_then(|(one, next)| input::overlap(one, next))
@@ -54,48 +53,93 @@ pub(super) fn read_all(
         captures.push(capture);
     }
     progress.finish_and_clear();
-    Ok(captures)
+    Ok((captures, source.finish()?))
 }
 
-/// Feeds one file and says what it was.
+/// Who takes what is read.
+enum Source {
+    /// Every core: packets, as they are.
+    Survey(Box<Survey>),
+    /// One after the other: lines, and packets that are to be anonymous.
+    Feed(Box<Feed>, usize),
+}
+
+impl Source {
+    fn of(arguments: &Explain, files: &[PathBuf]) -> Result<Self, Failure> {
+        let packets = !arguments.anonymize && files.iter().all(|path| holds_packets(path));
+        Ok(if packets {
+            Self::Survey(Box::new(Survey::new(outputs::needs_series(arguments))))
+        } else {
+            Self::Feed(Box::new(Feed::new(arguments)?), 0)
+        })
+    }
+
+    /// Takes a capture to its end: what it held, its first and last moment, and why it was not read further.
+    fn take(
+        &mut self,
+        reader: &mut dyn Read,
+        progress: &ProgressBar,
+    ) -> (Summary, Option<(Time, Time)>, Option<Stopped>) {
+        match self {
+            Self::Survey(survey) => {
+                let reading = survey.read(reader, |count| progress.inc(len64(count)));
+                (reading.summary, reading.span, reading.stopped)
+            }
+            Self::Feed(feed, captures) => {
+                if *captures > 0 {
+                    feed.next_capture();
+                }
+                *captures += 1;
+                let (mut source, mut times) = (capture::Capture::new(), None);
+                let stopped = feed_all(&mut source, reader, feed, &mut times, progress);
+                (source.summary(), times, stopped)
+            }
+        }
+    }
+
+    fn finish(self) -> Result<Fed, Failure> {
+        match self {
+            Self::Survey(survey) => {
+                let Surveyed { judged, tracked } = survey.finish();
+                Ok(Fed { judged, tracked })
+            }
+            Self::Feed(feed, _) => feed.finish(),
+        }
+    }
+}
+
+/// Whether a file begins as pcap and pcapng do. Standard input is looked at when it is read; until then it may be text.
+fn holds_packets(path: &Path) -> bool {
+    let mut start = [0; 4];
+    path.as_os_str() != "-"
+        && input::open(path).is_ok_and(|mut input| input.reader.read_exact(&mut start).is_ok())
+        && Framer::frames(start)
+}
+
+/// Reads one file and says what it was.
 fn read(
     path: &Path,
-    feed: &mut Feed,
+    source: &mut Source,
     progress: &ProgressBar,
 ) -> anyhow::Result<(Capture, Option<(Time, Time)>)> {
     let name = path.display().to_string();
     let mut input = input::open(path)?;
-    let mut source = capture::Capture::new();
-    let mut chunk = vec![0; CHUNK];
-    let mut times: Option<(Time, Time)> = None;
-    let mut broken = None;
-    let mut ended = false;
-    while !ended {
-        let count = match input.reader.read(&mut chunk) {
-            Ok(count) => count,
-            // A compressed file that ends early still holds all packets before.
-            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                broken = Some(format!("the compressed file is cut short: {error}"));
-                0
-            }
-            Err(error) => return Err(error).with_context(|| format!("cannot read `{name}`")),
-        };
-        if count == 0 {
-            source.finish();
-            ended = true;
+    let (summary, times, stopped) = source.take(&mut input.reader, progress);
+    let broken = match stopped {
+        None => None,
+        // A compressed file that ends early still holds all packets before.
+        Some(Stopped::Read(error)) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Some(format!("the compressed file is cut short: {error}"))
         }
-        source.feed(&chunk[..count]);
-        progress.inc(count as u64);
-        if let Err(error) = observe(&mut source, feed, &mut times) {
-            if source.summary().frames == 0 {
-                return Err(error).with_context(|| format!("cannot read `{name}`"));
-            }
-            // What was read before stands.
-            broken = Some(format!("nothing behind this was read: {error}"));
-            ended = true;
+        Some(Stopped::Read(error)) => {
+            return Err(error).with_context(|| format!("cannot read `{name}`"));
         }
-    }
-    let summary = source.summary();
+        Some(Stopped::Frame(error)) if summary.frames == 0 => {
+            return Err(error).with_context(|| format!("cannot read `{name}`"));
+        }
+        // What was read before stands.
+        Some(Stopped::Frame(error)) => Some(format!("nothing behind this was read: {error}")),
+    };
     anyhow::ensure!(
         summary.frames > 0,
         "`{name}` holds no packet: is it a capture, or the text that tcpdump prints?"
@@ -114,6 +158,38 @@ fn read(
         caveats,
     };
     Ok((capture, times))
+}
+
+/// Feeds a capture to its end.
+fn feed_all(
+    source: &mut capture::Capture,
+    reader: &mut dyn Read,
+    feed: &mut Feed,
+    times: &mut Option<(Time, Time)>,
+    progress: &ProgressBar,
+) -> Option<Stopped> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let (count, failed) = match reader.read(&mut chunk) {
+            Ok(count) => (count, None),
+            Err(error) => (0, Some(error)),
+        };
+        if count == 0 {
+            source.finish();
+        }
+        source.feed(&chunk[..count]);
+        progress.inc(len64(count));
+        if let Err(error) = observe(source, feed, times) {
+            return Some(Stopped::Frame(error));
+        }
+        if count == 0 {
+            return failed.map(Stopped::Read);
+        }
+    }
+}
+
+fn len64(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }
 
 /// Hands over everything that `source` has, and widens `times` to its first and last moment.

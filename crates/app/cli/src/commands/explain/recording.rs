@@ -42,7 +42,7 @@ pub(super) fn explain(arguments: &Explain, files: &[PathBuf]) -> Result<Option<D
         longhaul: version::identity(),
         ..Manifest::default()
     };
-    let series = arguments.series || outputs::needs_series(arguments);
+    let series = outputs::needs_series(arguments);
     let name = file.display().to_string();
     Ok(Some(live::explain(
         lines.into_iter(),
