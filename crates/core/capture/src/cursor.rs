@@ -46,7 +46,7 @@ impl Cursor {
     }
 
     /// The unread bytes stand at the front of what will be at hand next.
-    pub(crate) const fn to_front(&mut self) {
+    pub(crate) const fn restart(&mut self) {
         self.start = 0;
     }
 

@@ -82,7 +82,7 @@ impl Framer {
     /// What is left of `piece` once it has no more packets. The next piece begins with these bytes.
     pub fn rest<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
         let rest = self.cursor.rest(piece);
-        self.cursor.to_front();
+        self.cursor.restart();
         rest
     }
 

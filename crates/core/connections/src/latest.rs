@@ -73,7 +73,7 @@ fn place(source: End, destination: End) -> usize {
                 u64::from(u32::from_be_bytes([a, b, c, d]))
             }
         };
-        low << 16 | u64::from(port)
+        (low << 16) | u64::from(port)
     };
     // Fibonacci hashing: the upper bits of a product with 2^64 over the golden ratio depend on all bits.
     let mixed = sum(source)

@@ -39,7 +39,7 @@ pub(crate) fn summaries(connections: &[Analysed]) -> (Vec<Traffic>, Vec<Traffic>
 pub(crate) fn explained(connections: &[Analysed], findings: &[Finding]) -> Option<Explained> {
     let held: Duration = connections
         .iter()
-        .flat_map(|one| held(one))
+        .flat_map(held)
         .map(|(_, time)| time)
         .sum();
     let held_s = held.as_secs_f64();

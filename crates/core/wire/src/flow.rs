@@ -15,7 +15,7 @@ impl FlowHash {
     #[must_use]
     pub fn part(self, parts: u32) -> u32 {
         // The upper half of a product is spread as evenly as the number itself (Lemire 2019).
-        let upper = u64::from(self.0) * u64::from(parts) >> 32;
+        let upper = (u64::from(self.0) * u64::from(parts)) >> 32;
         u32::try_from(upper).unwrap_or(0)
     }
 
@@ -101,13 +101,15 @@ fn ports(tcp: &[u8], length: usize) -> Option<[u16; 2]> {
 }
 
 fn sum_v4(address: [u8; 4], port: u16) -> u64 {
-    mix(u64::from(u32::from_be_bytes(address)) << 16 | u64::from(port))
+    mix((u64::from(u32::from_be_bytes(address)) << 16) | u64::from(port))
 }
 
 fn sum_v6(address: [u8; 16], port: u16) -> u64 {
-    let [a, b, c, d, e, f, g, h, rest @ ..] = address;
-    let upper = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    mix(mix(upper ^ u64::from_be_bytes(rest)).wrapping_add(u64::from(port)))
+    let (halves, _) = address.as_chunks::<8>();
+    let both = halves
+        .iter()
+        .fold(0, |sum, half| sum ^ u64::from_be_bytes(*half));
+    mix(mix(both).wrapping_add(u64::from(port)))
 }
 
 const fn mix(sum: u64) -> u64 {

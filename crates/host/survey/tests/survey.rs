@@ -8,8 +8,8 @@ use std::time::Duration;
 use capture::{Interface, Section, Writer};
 use connections::Tracker;
 use explain::Options;
-use record::explain::{Capture, Document};
 use longhaul_survey::{Stopped, Survey};
+use record::explain::{Capture, Document};
 use units::{SeqNum, Time};
 use wire::{Endpoint, Host, LinkType, Segment, TcpFlags, TcpOptions};
 
@@ -143,6 +143,22 @@ impl Read for Slowly {
     }
 }
 
+/// Breaks off at its end.
+struct Broken(usize);
+
+impl Read for Broken {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = file(2, 2);
+        let count = bytes.len().saturating_sub(self.0).min(buffer.len());
+        buffer[..count].copy_from_slice(&bytes[self.0..self.0 + count]);
+        self.0 += count;
+        if count == 0 {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        Ok(count)
+    }
+}
+
 #[test]
 fn any_number_of_threads_says_what_one_tracker_says() {
     let file = file(60, 60);
@@ -175,7 +191,11 @@ fn several_files_are_one_timeline_whose_frames_name_their_file() {
     assert_eq!(surveyed.tracked.boundaries, [frames]);
     assert_eq!(surveyed.tracked.locate(frames), (0, frames));
     assert_eq!(surveyed.tracked.locate(frames + 3), (1, 3));
-    assert_eq!(surveyed.judged.len(), 20, "the second file goes on with the first connection");
+    assert_eq!(
+        surveyed.judged.len(),
+        20,
+        "the second file goes on with the first connection"
+    );
 }
 
 #[test]
@@ -202,19 +222,6 @@ fn what_is_no_capture_is_refused_and_what_breaks_off_says_why() {
     assert!(matches!(reading.stopped, Some(Stopped::Frame(_))));
     assert_eq!(reading.summary.frames, 0);
 
-    struct Broken(usize);
-    impl Read for Broken {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            let bytes = file(2, 2);
-            let count = bytes.len().saturating_sub(self.0).min(buffer.len());
-            buffer[..count].copy_from_slice(&bytes[self.0..self.0 + count]);
-            self.0 += count;
-            if count == 0 {
-                return Err(io::Error::other("the disk is gone"));
-            }
-            Ok(count)
-        }
-    }
     let reading = survey.read(&mut Broken(0), |_| ());
     assert!(matches!(reading.stopped, Some(Stopped::Read(_))));
     assert!(reading.summary.frames > 10);

@@ -1,5 +1,6 @@
 //! Trackers that hand over what they have no room for.
 
+use std::fmt::Write as _;
 use std::format;
 use std::string::String;
 use std::vec::Vec;
@@ -9,10 +10,18 @@ use crate::{Connection, Room, Side, Tracker, Vantage, WindowScale};
 /// Packets of a connection from port `port`: set-up at `at`, a request, a response of `segments`, and an orderly end.
 fn connection(port: u16, at: u64, segments: u64) -> Vec<(u64, String)> {
     let client = format!("10.0.0.1.{port}");
-    let up =
-        |millis, text: String| (at + millis, format!("{client} > 10.0.0.2.443: Flags {text}"));
-    let down =
-        |millis, text: String| (at + millis, format!("10.0.0.2.443 > {client}: Flags {text}"));
+    let up = |millis, text: String| {
+        (
+            at + millis,
+            format!("{client} > 10.0.0.2.443: Flags {text}"),
+        )
+    };
+    let down = |millis, text: String| {
+        (
+            at + millis,
+            format!("10.0.0.2.443 > {client}: Flags {text}"),
+        )
+    };
     let options = "options [mss 1460,sackOK,nop,wscale 7]";
     let mut lines = Vec::from([
         up(0, format!("[S], seq 1000, win 64240, {options}, length 0")),
@@ -21,10 +30,7 @@ fn connection(port: u16, at: u64, segments: u64) -> Vec<(u64, String)> {
             format!("[S.], seq 5000, ack 1001, win 65160, {options}, length 0"),
         ),
         up(101, "[.], ack 1, win 502, length 0".into()),
-        up(
-            102,
-            "[P.], seq 1:101, ack 1, win 502, length 100".into(),
-        ),
+        up(102, "[P.], seq 1:101, ack 1, win 502, length 100".into()),
     ]);
     for number in 0..segments {
         let (from, millis) = (1 + number * 1460, 200 + number * 10);
@@ -56,14 +62,17 @@ fn connection(port: u16, at: u64, segments: u64) -> Vec<(u64, String)> {
 
 fn text(mut lines: Vec<(u64, String)>) -> String {
     lines.sort_by_key(|(millis, _)| *millis);
-    lines
-        .iter()
-        .map(|(millis, line)| {
-            let (seconds, millis) = (millis / 1000, millis % 1000);
-            let (minutes, seconds) = (seconds / 60, seconds % 60);
-            format!("12:{minutes:02}:{seconds:02}.{millis:03}000 IP {line}\n")
-        })
-        .collect()
+    let mut text = String::new();
+    for (millis, line) in &lines {
+        let (seconds, millis) = (millis / 1000, millis % 1000);
+        let (minutes, seconds) = (seconds / 60, seconds % 60);
+        writeln!(
+            text,
+            "12:{minutes:02}:{seconds:02}.{millis:03}000 IP {line}"
+        )
+        .unwrap();
+    }
+    text
 }
 
 /// Everything that a tracker hands over, in its order, and how much it held at most.
