@@ -32,7 +32,7 @@ impl FlowHash {
         Self::of_sums(sum(segment.source), sum(segment.destination))
     }
 
-    /// Of a frame that is nothing but a whole TCP segment over Ethernet and IP, so that [`crate::decode`] will
+    /// Of a frame that is nothing but a whole TCP segment over Ethernet and IP, so that [`crate::decode()`] will
     /// read it; `None` for everything else, which may be a segment all the same.
     #[must_use]
     #[inline]
