@@ -1,7 +1,7 @@
 # Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
 # `make help` lists the rest.
 
-.PHONY: help demo build release install packages test e2e soak field bench page e2e-page lint ci setup clean
+.PHONY: help demo build release install packages static packages-check test e2e soak field bench page e2e-page lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -12,7 +12,7 @@ CLIENT ?=
 export LONGHAUL_PYTHON := $(CURDIR)/.venv/bin/python
 
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 demo: setup build ## a slow WAN upload explained, made fast and proved; writes $(OUT)/report.html
 	$(BIN) lab run scenarios/field/c-uploads.toml --out $(OUT) $(if $(CLIENT),--client '$(CLIENT)')
@@ -43,6 +43,13 @@ install: $(if $(wildcard $(BINARY)),,release) ## binary, manual pages, completio
 
 packages: release ## .deb, .rpm and a tarball, in out/packages
 	cargo xtask package all
+
+TARGET ?= x86_64-unknown-linux-gnu
+static: ## a binary that needs nothing of its host, for containers: target/TARGET/release/longhaul
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --release --package longhaul-cli --target $(TARGET)
+
+packages-check: ## packages built twice and compared, installed, upgraded and removed in a fresh Debian root (root, debootstrap)
+	scripts/package-check.sh $(BINARY)
 
 test: setup ## every test: units, properties, captures, namespaces, the whole binary
 	cargo test --locked --workspace --quiet

@@ -1,6 +1,6 @@
 //! Packages: `.deb`, `.rpm` and a tarball around a binary that is built already.
 //!
-//! `cargo xtask package deb|rpm|tar|all [--binary FILE] [--out DIR]`. The tree is laid out once; `dpkg-deb`, `rpmbuild`
+//! `cargo xtask package deb|rpm|tar|all [--binary FILE] [--out DIR] [--version VERSION]`. The tree is laid out once; `dpkg-deb`, `rpmbuild`
 //! and `tar` (GNU) put it into their envelopes. Times are those of the last commit (`SOURCE_DATE_EPOCH`), owners are
 //! root, names are sorted: the same binary gives the same package to the byte.
 
@@ -19,9 +19,12 @@ struct Plan {
     binary: PathBuf,
     out: PathBuf,
     epoch: String,
+    /// What the packages call themselves: other than the workspace's own only to try an upgrade.
+    version: String,
 }
 
-const USAGE: &str = "usage: cargo xtask package deb|rpm|tar|all [--binary FILE] [--out DIR]";
+const USAGE: &str =
+    "usage: cargo xtask package deb|rpm|tar|all [--binary FILE] [--out DIR] [--version VERSION]";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Files that go in as they are: from where in the checkout, to where, and their mode.
@@ -123,12 +126,14 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan> {
         binary: "target/release/longhaul".into(),
         out: "out/packages".into(),
         epoch: epoch()?,
+        version: VERSION.to_owned(),
     };
     while let Some(flag) = arguments.next() {
         let value = arguments.next().with_context(|| USAGE.to_owned())?;
         match flag.as_str() {
             "--binary" => plan.binary = value.into(),
             "--out" => plan.out = value.into(),
+            "--version" => plan.version = value,
             _ => bail!("`{flag}` is unknown\n{USAGE}"),
         }
     }
@@ -198,7 +203,7 @@ fn deb(plan: &Plan, tree: &Path) -> Result<PathBuf> {
             .arg(tree),
     )?;
     let control = fs::read_to_string("packaging/debian/control.in")?
-        .replace("@VERSION@", VERSION)
+        .replace("@VERSION@", &plan.version)
         .replace("@ARCHITECTURE@", architecture)
         .replace(
             "@INSTALLED_KIB@",
@@ -216,7 +221,7 @@ fn deb(plan: &Plan, tree: &Path) -> Result<PathBuf> {
     }
     let package = plan
         .out
-        .join(format!("longhaul_{VERSION}_{architecture}.deb"));
+        .join(format!("longhaul_{}_{architecture}.deb", plan.version));
     output(
         Command::new("dpkg-deb")
             .env("SOURCE_DATE_EPOCH", &plan.epoch)
@@ -234,7 +239,7 @@ fn rpm(plan: &Plan, tree: &Path) -> Result<PathBuf> {
     };
     let top = fs::canonicalize(&plan.out)?.join("rpm");
     let spec = fs::read_to_string("packaging/rpm/longhaul.spec.in")?
-        .replace("@VERSION@", VERSION)
+        .replace("@VERSION@", &plan.version)
         .replace("@ARCHITECTURE@", architecture)
         .replace("@TREE@", &fs::canonicalize(tree)?.to_string_lossy());
     write(&top.join("longhaul.spec"), &spec)?;
@@ -248,7 +253,7 @@ fn rpm(plan: &Plan, tree: &Path) -> Result<PathBuf> {
             .args(["--define", &format!("_topdir {}", top.display())])
             .arg(top.join("longhaul.spec")),
     )?;
-    let name = format!("longhaul-{VERSION}-1.{architecture}.rpm");
+    let name = format!("longhaul-{}-1.{architecture}.rpm", plan.version);
     let package = plan.out.join(&name);
     fs::copy(top.join("RPMS").join(architecture).join(&name), &package)?;
     fs::remove_dir_all(&top)?;
@@ -257,7 +262,8 @@ fn rpm(plan: &Plan, tree: &Path) -> Result<PathBuf> {
 
 fn tar(plan: &Plan, tree: &Path) -> Result<PathBuf> {
     let package = plan.out.join(format!(
-        "longhaul-{VERSION}-{}.tar.gz",
+        "longhaul-{}-{}.tar.gz",
+        plan.version,
         std::env::consts::ARCH
     ));
     output(

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Tries the packages as an administrator would, around a binary that is built already:
+#   scripts/package-check.sh [BINARY]         default: target/release/longhaul
+# Makes each package twice and compares them to the byte; installs, starts, upgrades, removes and purges the .deb in a
+# fresh Debian root (debootstrap, downloaded once); does the same with the .rpm in a root of rpm's own; runs a binary that
+# is linked statically alone in an empty root. There is no systemd in these roots: the unit's ExecStart runs here as its
+# user with its capabilities, in a network namespace of its own.
+# Needs root, debootstrap, rpmbuild, rpm2cpio, cpio and curl; everything it makes is below out/package-check.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+binary=$(realpath "${1:-target/release/longhaul}")
+out=$PWD/out/package-check
+root=$out/debian
+main=
+
+fail() { echo "package-check: $*" >&2; exit 1; }
+step() { echo "> $*"; }
+leave() {
+  [ -z "$main" ] || kill "$main" 2>/dev/null || true
+  umount "$root/proc" 2>/dev/null || true
+}
+trap leave EXIT
+
+[ "$(id -u)" = 0 ] || fail "run it as root: it enters roots of its own"
+[ -x "$binary" ] || fail "there is no $binary: make release"
+for tool in debootstrap rpmbuild rpm2cpio cpio curl setpriv unshare; do
+  command -v "$tool" >/dev/null || fail "\`$tool\` is missing: apt-get install debootstrap rpm rpm2cpio cpio curl util-linux"
+done
+mkdir -p "$out"
+
+step "each package twice, compared"
+version=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"name":"longhaul-cli","version":"([^"]*)".*/\1/')
+for number in 1 2; do
+  cargo xtask package all --binary "$binary" --out "$out/$number" >/dev/null
+done
+for package in "$out"/1/longhaul*; do
+  cmp "$package" "$out/2/$(basename "$package")" || fail "$(basename "$package") differs from build to build"
+  echo "  $(sha256sum <"$package" | cut -c1-16)  $(stat -c %s "$package") B  $(basename "$package")"
+done
+cargo xtask package deb --binary "$binary" --out "$out/next" --version "$version.1" >/dev/null
+
+if [ ! -e "$root/etc/debian_version" ]; then
+  step "a fresh Debian root"
+  debootstrap --variant=minbase bookworm "$root" >"$out/debootstrap.log" || fail "see $out/debootstrap.log"
+fi
+mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+in_root() { chroot "$root" "$@"; }
+in_root dpkg --purge longhaul >/dev/null 2>&1 || true
+
+# The unit's program, user and capabilities; $main is its process.
+start() {
+  local exec caps
+  exec=$(sed -n 's/^ExecStart=//p' "$root/usr/lib/systemd/system/longhaul-relay.service")
+  caps=$(sed -n 's/^AmbientCapabilities=//p' "$root/usr/lib/systemd/system/longhaul-relay.service" |
+    tr 'A-Z' 'a-z' | sed 's/cap_/+/g; s/ /,/g')
+  in_root longhaul relay check --config /etc/longhaul/relay.toml >/dev/null
+  # shellcheck disable=SC2086
+  unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
+    chroot "$root" setpriv --reuid longhaul --regid longhaul --clear-groups --no-new-privs \
+    --inh-caps="-all,$caps" --ambient-caps="-all,$caps" --bounding-set="-all,$caps" $exec >>"$out/relay.log" 2>&1 &
+  main=$!
+  for _ in $(seq 50); do
+    if answer=$(nsenter --target "$main" --net curl -fsS http://127.0.0.1:9901/readyz 2>/dev/null); then
+      echo "  /readyz: $answer"
+      return
+    fi
+    kill -0 "$main" 2>/dev/null || fail "the relay ended, see $out/relay.log"
+    sleep 0.2
+  done
+  fail "the relay does not answer, see $out/relay.log"
+}
+stop() {
+  kill -TERM "$main"
+  wait "$main" || fail "the relay did not drain well: exit code $?"
+  main=
+}
+
+step "the .deb: install, start as its user, stop"
+cp "$out"/1/longhaul_*.deb "$out"/next/longhaul_*.deb "$root/tmp/"
+in_root dpkg --install "/tmp/longhaul_${version}_amd64.deb" >"$out/dpkg.log" || fail "see $out/dpkg.log"
+in_root getent passwd longhaul >/dev/null || fail "there is no user longhaul"
+in_root longhaul --version
+start
+stop
+
+step "upgrade: the edited configuration stays, the new program starts"
+echo '# edited' >>"$root/etc/longhaul/relay.toml"
+in_root dpkg --install "/tmp/longhaul_$version.1_amd64.deb" >>"$out/dpkg.log" || fail "see $out/dpkg.log"
+in_root dpkg-query --show longhaul
+tail -1 "$root/etc/longhaul/relay.toml" | grep -q edited || fail "the upgrade lost the configuration"
+start
+stop
+
+step "remove keeps the configuration, purge leaves nothing"
+in_root dpkg --remove longhaul >>"$out/dpkg.log"
+[ -e "$root/etc/longhaul/relay.toml" ] || fail "removing lost the configuration"
+[ ! -e "$root/usr/bin/longhaul" ] || fail "removing left the program"
+in_root dpkg --purge longhaul >>"$out/dpkg.log"
+left=$(find "$root/etc" "$root/usr" "$root/var/lib" -name '*longhaul*' ! -path '*/dpkg/*')
+[ -z "$left" ] || fail "purging left: $left"
+! in_root getent passwd longhaul >/dev/null || fail "purging left the user"
+
+step "the .rpm: its files, its scripts and what it asks for"
+rm -rf "$out/rpm-root"
+mkdir -p "$out/rpm-root"
+rpm2cpio "$out"/1/longhaul-*.rpm | (cd "$out/rpm-root" && cpio --quiet -idm)
+diff -r --no-dereference "$out/1/tree" "$out/rpm-root" || fail "the .rpm holds something else than the tree"
+rpm -qp --requires "$out"/1/longhaul-*.rpm | sed 's/^/  requires /'
+for phase in pre post preun postun; do
+  rpm -qp --queryformat "%{$(case $phase in pre) echo PREIN ;; post) echo POSTIN ;; preun) echo PREUN ;; *) echo POSTUN ;; esac)}\n" \
+    "$out"/1/longhaul-*.rpm | sh -n || fail "%$phase is no shell script"
+done
+
+step "the tarball holds the same tree"
+rm -rf "$out/tar-root"
+mkdir -p "$out/tar-root"
+tar -xzf "$out"/1/longhaul-*.tar.gz -C "$out/tar-root"
+diff -r --no-dereference "$out/1/tree" "$out/tar-root" || fail "the tarball holds something else than the tree"
+
+if file -L "$binary" 2>/dev/null | grep -qE 'static(ally|-pie) linked' || ! ldd "$binary" >/dev/null 2>&1; then
+  step "the static binary alone in an empty root, as in the container"
+  rm -rf "$out/scratch"
+  mkdir -p "$out/scratch/etc/longhaul"
+  cp "$binary" "$out/scratch/longhaul"
+  cp packaging/config/relay.toml "$out/scratch/etc/longhaul/"
+  chroot --userspec=65532:65532 "$out/scratch" /longhaul --version
+  chroot --userspec=65532:65532 "$out/scratch" /longhaul relay check --config /etc/longhaul/relay.toml
+else
+  echo "not run: the empty root, because $binary is linked dynamically (make static builds the other one)"
+fi
+echo "all packages are well"
