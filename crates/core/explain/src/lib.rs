@@ -33,7 +33,7 @@ use record::explain::{Capture, Document};
 pub use analysis::Judged;
 pub use change::change;
 pub use findings::{CATALOGUE, CatalogueEntry};
-pub use rebuild::{NoScenario, busiest_server, scenario};
+pub use rebuild::{NoScenario, RateFrom, SeenPath, busiest_server, path, scenario};
 pub use tuning::remedies::Target;
 
 /// What the caller knows and packets do not say, and what is wanted beside the verdict.

@@ -45,19 +45,63 @@ enum Kind {
     StreamDown,
 }
 
-/// The scenario, in TOML, of the server that moved most bytes. What a capture can't show is assumed, and
-/// every assumption stands beside its figure.
-pub fn scenario(document: &Document) -> Result<String, NoScenario> {
-    let connections = busiest_server(document).ok_or(NoScenario::NoTransfer)?;
-    let first = connections.first().ok_or(NoScenario::NoTransfer)?;
+/// The path to the server that moved most bytes, as far as a capture shows it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeenPath {
+    /// The smallest round-trip time of all samples, in seconds.
+    pub rtt_s: f64,
+    /// Its rate in bits per second.
+    pub rate_bps: f64,
+    /// What the rate was taken from.
+    pub rate_from: RateFrom,
+    /// Retransmissions per data segment, an upper bound of random loss; `None` where nothing was repeated.
+    pub loss: Option<f64>,
+}
+
+/// What a rebuilt path's rate was taken from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RateFrom {
+    /// The dispersion of ACKs shows the rate itself.
+    Dispersion,
+    /// The goodput of the fastest long transfer: a lower bound.
+    Goodput,
+    /// Nothing: a common rate is assumed.
+    Assumption,
+}
+
+/// The path to the server that moved most bytes.
+pub fn path(document: &Document) -> Result<SeenPath, NoScenario> {
+    seen_path(&busiest_server(document).ok_or(NoScenario::NoTransfer)?)
+}
+
+fn seen_path(connections: &[&Connection]) -> Result<SeenPath, NoScenario> {
     let rtt_s = connections
         .iter()
         .filter_map(|connection| connection.rtt.min_s)
         .filter(|rtt| *rtt > 0.0)
         .min_by(f64::total_cmp)
         .ok_or(NoScenario::NoRoundTrip)?;
+    let (rate_bps, rate_from) = rate(connections, rtt_s);
+    Ok(SeenPath {
+        rtt_s,
+        rate_bps,
+        rate_from,
+        loss: loss(connections),
+    })
+}
+
+/// The scenario, in TOML, of the server that moved most bytes. What a capture can't show is assumed, and
+/// every assumption stands beside its figure.
+pub fn scenario(document: &Document) -> Result<String, NoScenario> {
+    let connections = busiest_server(document).ok_or(NoScenario::NoTransfer)?;
+    let first = connections.first().ok_or(NoScenario::NoTransfer)?;
+    let SeenPath {
+        rtt_s,
+        rate_bps: rate,
+        rate_from,
+        loss,
+    } = seen_path(&connections)?;
     let workloads = workloads(&connections);
-    let (rate, where_from) = rate(&connections, rtt_s);
 
     let file = document
         .captures
@@ -77,7 +121,7 @@ pub fn scenario(document: &Document) -> Result<String, NoScenario> {
          [path]\n\
          # The smallest of all samples.\n\
          rtt = \"{} ms\"\n\
-         # {where_from}\n\
+         # {}\n\
          rate = \"{} kbit/s\"\n\
          # Assumed: one bandwidth-delay product.\n\
          queue = \"{} B\"\n",
@@ -86,10 +130,11 @@ pub fn scenario(document: &Document) -> Result<String, NoScenario> {
         comment(&first.server.host),
         first.server.port,
         three_places(rtt_s * 1e3),
+        rate_from.says(),
         whole((rate / 1e3).max(10.0)),
         whole(product.max(15_000.0)),
     );
-    if let Some(share) = loss(&connections) {
+    if let Some(share) = loss {
         let _ = write!(
             text,
             "# Retransmissions per data segment: an upper bound of the path's random loss.\n\
@@ -133,6 +178,21 @@ pub fn busiest_server(document: &Document) -> Option<Vec<&Connection>> {
     Some(busiest.1)
 }
 
+impl RateFrom {
+    /// That, as a sentence.
+    const fn says(self) -> &'static str {
+        match self {
+            Self::Dispersion => "As the dispersion of ACKs shows it (median).",
+            Self::Goodput => {
+                "Not shown by the capture: the goodput of its fastest transfer, a lower bound."
+            }
+            Self::Assumption => {
+                "Assumed: no transfer in the capture lasts long enough to show the path's rate."
+            }
+        }
+    }
+}
+
 const fn payload(connection: &Connection) -> u64 {
     let directions = &connection.directions;
     directions
@@ -152,14 +212,14 @@ const fn main_direction(connection: &Connection) -> &Direction {
 }
 
 /// The rate in bits per second, and where it comes from.
-fn rate(connections: &[&Connection], rtt_s: f64) -> (f64, &'static str) {
+fn rate(connections: &[&Connection], rtt_s: f64) -> (f64, RateFrom) {
     let mut seen: Vec<f64> = connections
         .iter()
         .filter_map(|one| main_direction(one).path_rate_bps)
         .collect();
     seen.sort_by(f64::total_cmp);
     if let Some(median) = seen.get(seen.len() / 2) {
-        return (*median, "As the dispersion of ACKs shows it (median).");
+        return (*median, RateFrom::Dispersion);
     }
     // Shorter transfers are over before they fill a path: their goodput says nothing about its rate.
     let fastest = connections
@@ -168,14 +228,8 @@ fn rate(connections: &[&Connection], rtt_s: f64) -> (f64, &'static str) {
         .filter_map(|one| main_direction(one).goodput_bps)
         .max_by(f64::total_cmp);
     match fastest {
-        Some(goodput) => (
-            goodput,
-            "Not shown by the capture: the goodput of its fastest transfer, a lower bound.",
-        ),
-        None => (
-            100e6,
-            "Assumed: no transfer in the capture lasts long enough to show the path's rate.",
-        ),
+        Some(goodput) => (goodput, RateFrom::Goodput),
+        None => (100e6, RateFrom::Assumption),
     }
 }
 

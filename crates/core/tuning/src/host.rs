@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use units::Bytes;
+use units::{Bytes, Rate};
 
 /// Every sysctl that the rules look at.
 pub const KEYS: [&str; 32] = [
@@ -47,8 +47,46 @@ pub struct Host {
     pub kernel: Option<String>,
     /// Its memory.
     pub memory: Option<Bytes>,
+    /// The least memory that a control group above this process allows it.
+    pub memory_limit: Option<Bytes>,
     /// The route that the path's packets take, as `ip route` prints it.
     pub route: Option<Route>,
+    /// The device of that route.
+    pub device: Option<Device>,
+    /// Its live connections: those to the path's far end where one was named, else all that leave the host.
+    pub live: Option<Live>,
+}
+
+/// A network device, as far as it could be asked.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Device {
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// Bytes of an IP packet that it takes.
+    pub mtu: Option<u32>,
+    /// The rate of its link; virtual devices tell none.
+    pub speed: Option<Rate>,
+    /// Queues for receiving and sending.
+    pub queues: Option<(usize, usize)>,
+    /// The queueing disciplines at it, such as `mq` and `fq_codel`, each once, the root first.
+    pub qdiscs: Option<Vec<String>>,
+    /// What of TSO, GSO and GRO is on, by the names that `ethtool -K` takes.
+    pub offloads: Vec<(&'static str, bool)>,
+    /// Receive descriptors now, and the most that it could have; virtual devices have no ring.
+    pub ring: Option<(u32, u32)>,
+}
+
+/// What the kernel's own clocks say of live connections.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Live {
+    /// How many there are.
+    pub connections: u32,
+    /// Those that waited for the peer's window for more than half of the time in which they had data.
+    pub held_by_peer: u32,
+    /// The same for the own send buffer.
+    pub held_by_send_buffer: u32,
+    /// Their congestion controls, and how many connections each has.
+    pub controls: BTreeMap<String, u32>,
 }
 
 /// A route, as `ip route show` prints it.
@@ -61,6 +99,18 @@ pub struct Route {
 /// Sysctls by their dotted names, as the kernel prints them without the final newline.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Settings(BTreeMap<String, String>);
+
+// === impl Host ===
+
+impl Host {
+    /// What new connections over the path use: the route's own algorithm where it names one, else the default.
+    #[must_use]
+    pub fn congestion_control(&self) -> Option<&str> {
+        let own = self.route.as_ref().and_then(Route::congestion_control);
+        let default = || self.settings.text("net.ipv4.tcp_congestion_control");
+        own.or_else(default).map(str::trim)
+    }
+}
 
 // === impl Settings ===
 
@@ -112,14 +162,26 @@ impl Route {
         self.value("initcwnd")?.parse().ok()
     }
 
-    /// The line without `initcwnd`, for `ip route change`.
+    /// `congctl` of the route, such as `congctl cubic` or `congctl lock cubic` (ip-route(8)).
     #[must_use]
-    pub fn without_initial_cwnd(&self) -> String {
+    pub fn congestion_control(&self) -> Option<&str> {
+        self.value("congctl")
+    }
+
+    /// The device that it leaves by.
+    #[must_use]
+    pub fn device(&self) -> Option<&str> {
+        self.value("dev")
+    }
+
+    /// The line without the attribute `key` and its value, for `ip route change`.
+    #[must_use]
+    pub fn without(&self, key: &str) -> String {
         let mut words = Vec::new();
         let mut all = self.line.split_whitespace();
         while let Some(word) = all.next() {
-            if word == "initcwnd" {
-                all.next();
+            if word == key {
+                all.find(|word| *word != "lock");
             } else {
                 words.push(word);
             }
@@ -130,6 +192,6 @@ impl Route {
     fn value(&self, key: &str) -> Option<&str> {
         let mut words = self.line.split_whitespace();
         words.find(|word| *word == key)?;
-        words.next()
+        words.find(|word| *word != "lock")
     }
 }

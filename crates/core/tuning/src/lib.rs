@@ -15,17 +15,18 @@ pub mod systems;
 #[cfg(test)]
 mod tests;
 
-pub use host::{Host, KEYS, Route, Settings};
+pub use host::{Device, Host, KEYS, Live, Route, Settings};
 pub use path::Path;
+pub use predict::Transfers;
 
 use record::tune::{Document, Finding, Gain, VERSION};
 
 /// What to change on `host` for transfers over `path`, largest gain first.
 #[must_use]
-pub fn advise(host: &Host, path: &Path) -> Document {
+pub fn advise(host: &Host, path: &Path, transfers: Transfers) -> Document {
     let mut judged = rules::judge(host, path);
     let mut unpredicted = None;
-    let predictions = match predict::gains(host, path, &mut judged.proposals) {
+    let predictions = match predict::gains(host, path, transfers, &mut judged.proposals) {
         Ok(together) => together,
         Err(reason) => {
             unpredicted = Some(reason.to_string());

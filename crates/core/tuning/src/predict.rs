@@ -28,8 +28,20 @@ const PLAYED: [&str; 7] = [
 const SILENCE: Duration = Duration::from_secs(5);
 /// A change that saves or costs less is within what the simulator is good for.
 const NOTICEABLE: f64 = 0.02;
+/// An object of a size that many services write.
+const FIRST: u64 = 100_000;
 /// Round trips' worth of data in the long transfers: enough for slow start to be a small part.
 const LONG_IN_BDP: u64 = 20;
+
+/// The transfers that changes are judged by.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Transfers {
+    /// A long one each way, bursts and a first small upload, sized by the path.
+    #[default]
+    Usual,
+    /// All of one size.
+    Sized(Bytes),
+}
 
 /// There is no prediction.
 #[derive(Debug, thiserror::Error)]
@@ -44,10 +56,11 @@ pub(crate) enum Unpredicted {
 pub(crate) fn gains(
     host: &Host,
     path: &Path,
+    transfers: Transfers,
     proposals: &mut [Proposal],
 ) -> Result<Vec<Gain>, Unpredicted> {
     let arms = arms(host, proposals);
-    let document = sim::run(&scenario(host, path, &arms)?, 1)
+    let document = sim::run(&scenario(host, path, transfers, &arms)?, 1)
         .map_err(|error| Unpredicted::Scenario(chain(&error)))?;
     for arm in &arms {
         if let Some(proposal) = arm.proposal.and_then(|index| proposals.get_mut(index)) {
@@ -79,10 +92,14 @@ fn arms(host: &Host, proposals: &[Proposal]) -> Vec<Arm> {
         initial_cwnd: own_cwnd,
         proposal,
     };
-    let mut all = host.settings.clone();
-    let mut arms = vec![arm(NOW, host.settings.clone(), None)];
+    let mut now = host.settings.clone();
+    if let Some(control) = host.congestion_control() {
+        now = now.with("net.ipv4.tcp_congestion_control", control);
+    }
+    let mut all = now.clone();
+    let mut arms = vec![arm(NOW, now.clone(), None)];
     for (index, Proposal { finding, played }) in proposals.iter().enumerate() {
-        let mut settings = host.settings.clone();
+        let mut settings = now.clone();
         for (key, value) in &played.sysctls {
             settings = settings.with(key, value);
             if finding.kind.is_applied() {
@@ -102,14 +119,18 @@ fn arms(host: &Host, proposals: &[Proposal]) -> Vec<Arm> {
     arms
 }
 
-fn scenario(host: &Host, path: &Path, arms: &[Arm]) -> Result<Scenario, Unpredicted> {
-    let algorithm = host.settings.text("net.ipv4.tcp_congestion_control");
-    if let Some(algorithm) = algorithm.map(str::trim)
+fn scenario(
+    host: &Host,
+    path: &Path,
+    transfers: Transfers,
+    arms: &[Arm],
+) -> Result<Scenario, Unpredicted> {
+    if let Some(algorithm) = host.congestion_control()
         && !["reno", "cubic", "bbr"].contains(&algorithm)
     {
         return Err(Unpredicted::Algorithm(algorithm.to_owned()));
     }
-    let table: toml::Table = arms_text(path, arms)
+    let table: toml::Table = arms_text(path, transfers, arms)
         .parse()
         .map_err(|error: toml::de::Error| Unpredicted::Scenario(error.to_string()))?;
     let mut variants = scenario::expand(&table).map_err(|problems| {
@@ -122,12 +143,17 @@ fn scenario(host: &Host, path: &Path, arms: &[Arm]) -> Result<Scenario, Unpredic
         .ok_or_else(|| Unpredicted::Scenario("it has no variant".to_owned()))
 }
 
-fn arms_text(path: &Path, arms: &[Arm]) -> String {
+fn arms_text(path: &Path, transfers: Transfers, arms: &[Arm]) -> String {
     let bdp = path.bdp().get();
-    let long = bdp
-        .saturating_mul(LONG_IN_BDP)
-        .clamp(1_000_000, 100_000_000);
-    let burst = bdp.clamp(100_000, 10_000_000);
+    let (long, burst, first) = match transfers {
+        Transfers::Usual => (
+            bdp.saturating_mul(LONG_IN_BDP)
+                .clamp(1_000_000, 100_000_000),
+            bdp.clamp(100_000, 10_000_000),
+            Some(FIRST),
+        ),
+        Transfers::Sized(size) => (size.get(), size.get(), None),
+    };
     // At least a few segments, whatever the product.
     let queue = bdp.max(30_000);
     let roomy = bdp.saturating_mul(8).clamp(6 << 20, 1 << 30);
@@ -152,33 +178,28 @@ fn arms_text(path: &Path, arms: &[Arm]) -> String {
         rate = path.rate.bits_per_s() / 1_000,
     );
     let named = |verb: &str, bytes: u64| format!("{verb} {}", Bytes::new(bytes));
-    for (name, rest) in [
-        (
-            named("upload", long),
-            format!("kind = \"stream\"\nbytes = \"{long} B\""),
-        ),
-        (
-            named("download", long),
-            format!("kind = \"stream\"\ndirection = \"down\"\nbytes = \"{long} B\""),
-        ),
-        (
-            format!(
-                "{} after {} of silence",
-                named("upload", burst),
-                format_span(SILENCE)
-            ),
-            format!(
-                "kind = \"burst\"\nidle = \"{}\"\ncount = 10\nbytes = \"{burst} B\"",
-                format_span(SILENCE)
-            ),
-        ),
-        (
-            named("first upload", 100_000),
-            "kind = \"stream\"\nbytes = \"100 kB\"".to_owned(),
-        ),
-    ] {
+    let mut workload = |name: &str, rest: &str| {
         // Writing to a String cannot fail, here and below.
         let _ = write!(text, "[[workloads]]\nname = \"{name}\"\n{rest}\n");
+    };
+    workload(
+        &named("upload", long),
+        &format!("kind = \"stream\"\nbytes = \"{long} B\""),
+    );
+    workload(
+        &named("download", long),
+        &format!("kind = \"stream\"\ndirection = \"down\"\nbytes = \"{long} B\""),
+    );
+    let silence = format_span(SILENCE);
+    workload(
+        &format!("{} after {silence} of silence", named("upload", burst)),
+        &format!("kind = \"burst\"\nidle = \"{silence}\"\ncount = 10\nbytes = \"{burst} B\""),
+    );
+    if let Some(first) = first {
+        workload(
+            &named("first upload", first),
+            &format!("kind = \"stream\"\nbytes = \"{first} B\""),
+        );
     }
     for arm in arms {
         let _ = write!(text, "[[arms]]\nname = \"{}\"\n", arm.name);

@@ -4,6 +4,8 @@
 mod buffers;
 mod capacity;
 mod congestion;
+mod device;
+mod live;
 mod restart;
 mod switches;
 
@@ -42,9 +44,11 @@ pub(crate) fn judge(host: &Host, path: &Path) -> Judged {
     let mut judged = Judged::default();
     buffers::judge(host, path, &mut judged);
     switches::judge(&host.settings, &mut judged);
-    restart::judge(&host.settings, &mut judged);
+    restart::judge(host, &mut judged);
     congestion::judge(host, path, &mut judged);
     capacity::judge(&host.settings, path, &mut judged);
+    device::judge(host, path, &mut judged);
+    live::judge(host, path, &mut judged);
     judged
 }
 
@@ -101,17 +105,35 @@ impl Judged {
         played: Played,
     ) {
         let [change, undo] = commands;
+        self.considered(name, says, source, vec![change], vec![undo]);
+        if let Some(proposal) = self.proposals.last_mut() {
+            proposal.played = played;
+        }
+    }
+
+    /// Something else than a sysctl may be worth a change, which `--apply` leaves to a person.
+    fn considered(
+        &mut self,
+        name: &str,
+        says: impl Into<String>,
+        source: &str,
+        commands: Vec<String>,
+        undo: Vec<String>,
+    ) {
         let finding = Finding {
             name: name.to_owned(),
             kind: Kind::Consider,
             says: says.into(),
             source: source.to_owned(),
             changes: Vec::new(),
-            commands: vec![change],
-            undo: vec![undo],
+            commands,
+            undo,
             gains: Vec::new(),
         };
-        self.proposals.push(Proposal { finding, played });
+        self.proposals.push(Proposal {
+            finding,
+            played: Played::default(),
+        });
     }
 }
 

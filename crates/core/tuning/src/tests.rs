@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use record::tune::{Document, Finding, Kind};
 use units::{Bytes, LossRate, Rate};
 
-use crate::{Host, Path, Route, Settings, advise, clients, systems};
+use crate::{Device, Host, Live, Path, Route, Settings, Transfers, clients, systems};
 
 /// A Linux host that nobody has touched.
 fn untouched() -> Host {
@@ -50,10 +50,177 @@ fn untouched() -> Host {
             .collect(),
         kernel: Some("6.18.5".to_owned()),
         memory: Some(Bytes::new(24 << 30)),
+        memory_limit: None,
         route: Some(Route {
             line: "default via 192.0.2.1 dev eth0 proto static".to_owned(),
         }),
+        device: Some(Device {
+            name: "eth0".to_owned(),
+            mtu: Some(1_500),
+            speed: Some(Rate::mbit_per_s(10_000)),
+            queues: Some((4, 4)),
+            qdiscs: Some(vec!["mq".to_owned(), "fq_codel".to_owned()]),
+            offloads: vec![("tso", true), ("gso", true), ("gro", true)],
+            ring: Some((4096, 4096)),
+        }),
+        live: Some(Live::default()),
     }
+}
+
+/// What is found where `change` is all that differs from an untouched host.
+fn advice_after(change: impl FnOnce(&mut Host), path: &Path) -> Document {
+    let mut host = untouched();
+    change(&mut host);
+    advise(&host, path)
+}
+
+fn device(host: &mut Host) -> &mut Device {
+    host.device.as_mut().unwrap()
+}
+
+#[test]
+fn a_device_is_named_where_it_is_what_holds_the_path_back() {
+    let fast = path(1, 2_000);
+    let cases: [(&str, fn(&mut Device)); 4] = [
+        ("slow-device", |device| {
+            device.speed = Some(Rate::mbit_per_s(1_000))
+        }),
+        ("one-queue-for-all", |device| {
+            device.qdiscs = Some(vec!["pfifo_fast".to_owned()]);
+        }),
+        ("single-packets", |device| {
+            device.offloads = vec![("tso", false), ("gro", true)]
+        }),
+        ("short-ring", |device| device.ring = Some((256, 4096))),
+    ];
+    let names = |advice: &Document| -> Vec<String> {
+        let found = advice.findings.iter().map(|finding| finding.name.clone());
+        found.collect()
+    };
+    let before = names(&advice_after(|_| {}, &fast));
+    for (name, harm) in cases {
+        let advice = advice_after(|host| harm(device(host)), &fast);
+        let finding = found(&advice, name);
+        assert_eq!(finding.kind, Kind::Consider);
+        assert!(!finding.commands.is_empty(), "{finding:#?}");
+        let others: Vec<String> = names(&advice).into_iter().filter(|n| n != name).collect();
+        assert_eq!(others, before, "nothing else is found with {name}");
+    }
+    let off = advice_after(|host| device(host).offloads = vec![("tso", false)], &fast);
+    assert_eq!(
+        found(&off, "single-packets").commands,
+        ["ethtool -K eth0 tso on"]
+    );
+    assert_eq!(
+        found(&off, "single-packets").undo,
+        ["ethtool -K eth0 tso off"]
+    );
+    let slow = advice_after(
+        |host| device(host).offloads = vec![("tso", false)],
+        &path(1, 100),
+    );
+    assert!(!names(&slow).contains(&"single-packets".to_owned()));
+}
+
+#[test]
+fn live_connections_tell_which_end_holds_them() {
+    let live = Live {
+        connections: 5,
+        held_by_peer: 3,
+        held_by_send_buffer: 1,
+        controls: [("bbr".to_owned(), 2), ("cubic".to_owned(), 3)].into(),
+    };
+    let advice = advice_after(|host| host.live = Some(live), &path(200, 1_000));
+    let peer = found(&advice, "peer-window");
+    assert!(
+        peer.says.starts_with("3 of 5 live connections"),
+        "{}",
+        peer.says
+    );
+    assert!(
+        peer.commands[0].contains("--rtt '200 ms' --rate '1 Gbit/s'"),
+        "{peer:#?}"
+    );
+    assert!(
+        found(&advice, "full-send-buffer")
+            .says
+            .starts_with("1 of 5")
+    );
+    assert!(
+        advice
+            .fine
+            .iter()
+            .any(|says| says.contains("bbr 2, cubic 3"))
+    );
+}
+
+#[test]
+fn a_route_with_an_algorithm_of_its_own_is_what_counts() {
+    let route = |control: &str| Route {
+        line: format!("default via 192.0.2.1 dev eth0 congctl {control} initcwnd 10"),
+    };
+    let idle = |host: &mut Host| {
+        host.settings = host
+            .settings
+            .clone()
+            .with("net.ipv4.tcp_congestion_control", "bbr");
+    };
+    let names = |advice: &Document| -> Vec<String> {
+        let found = advice.findings.iter().map(|finding| finding.name.clone());
+        found.collect()
+    };
+    // BBR ignores the restart after idle; the route's CUBIC does not.
+    let by_default = advice_after(idle, &path(100, 100));
+    assert!(!names(&by_default).contains(&"slow-start-after-idle".to_owned()));
+    let by_route = advice_after(
+        |host| {
+            idle(host);
+            host.route = Some(route("lock cubic"));
+        },
+        &path(100, 100),
+    );
+    let gain = found(&by_route, "slow-start-after-idle").best().unwrap();
+    assert!(gain.saved() > 0.2, "{gain:?}");
+    let lossy = Path {
+        loss: LossRate::per_billion(5_000_000).unwrap(),
+        ..path(100, 100)
+    };
+    let lossy = advice_after(|host| host.route = Some(route("lock cubic")), &lossy);
+    assert_eq!(
+        found(&lossy, "loss-based-congestion-control").commands,
+        ["ip route change default via 192.0.2.1 dev eth0 initcwnd 10 congctl bbr"]
+    );
+}
+
+#[test]
+fn a_control_group_bounds_a_connection_as_memory_does() {
+    let bound = advice_after(
+        |host| host.memory_limit = Some(Bytes::new(512 << 20)),
+        &path(200, 1_000),
+    );
+    let receive = found(&bound, "receive-buffer");
+    assert_eq!(receive.changes[0].to, format!("4096 131072 {}", 16 << 20));
+}
+
+#[test]
+fn what_could_not_be_read_is_said() {
+    let blind = advice_after(
+        |host| {
+            host.device = None;
+            host.live = None;
+        },
+        &path(10, 100),
+    );
+    for word in ["device", "live connections"] {
+        assert!(
+            blind.unknown.iter().any(|says| says.contains(word)),
+            "{word}"
+        );
+    }
+}
+
+fn advise(host: &Host, path: &Path) -> Document {
+    crate::advise(host, path, Transfers::Usual)
 }
 
 fn path(rtt_ms: u64, mbit: u64) -> Path {
@@ -238,7 +405,7 @@ fn routes_keep_everything_but_the_first_window() {
     };
     assert_eq!(route.initial_cwnd(), Some(20));
     assert_eq!(
-        route.without_initial_cwnd(),
+        route.without("initcwnd"),
         "default via 192.0.2.1 dev eth0 mtu 1400"
     );
 }

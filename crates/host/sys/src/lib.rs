@@ -8,6 +8,7 @@
 
 pub mod bpf;
 pub mod datagram;
+pub mod ethtool;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod isolation;

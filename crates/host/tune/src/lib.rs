@@ -6,8 +6,10 @@
 //! values mean nothing, and it is refused.
 
 mod apply;
+mod device;
 mod error;
 mod journal;
+mod live;
 mod measure;
 mod place;
 mod read;

@@ -9,9 +9,11 @@ mod outputs;
 mod reading;
 mod recording;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::Parser as _;
 use record::Manifest;
 use record::explain::{Capture, Document, Severity};
 
@@ -83,6 +85,19 @@ fn compare(arguments: &Explain) -> Result<ExitCode, Failure> {
         output::data(&report::text::change(&change, output::style()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What one capture says, for those who need its path and not its remedies.
+pub(crate) fn document_of(file: &Path) -> Result<Document, Failure> {
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        explain: Explain,
+    }
+    let words = ["explain", "--predict", "never", "--"].map(OsString::from);
+    let words = words.into_iter().chain([file.into()]);
+    let alone = Alone::try_parse_from(words).usage("the capture's name can't be taken")?;
+    explain(&alone.explain, &alone.explain.files)
 }
 
 /// What the captures say together; in the files' order of time.

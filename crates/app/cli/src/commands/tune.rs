@@ -1,23 +1,26 @@
 //! `longhaul tune`: what of this host's settings holds transfers back, and its change with a way back.
 
 pub(crate) mod arguments;
+mod capture;
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _};
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use record::tune::{Change, Document};
 use tune::{Place, TuneError};
 use tuning::systems::System;
-use tuning::{Path, clients};
-use units::format_span;
+use tuning::{Path, Transfers, clients};
+use units::{Rate, format_span};
 
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
 use arguments::{Tune, TuneFor};
 
+/// Where nothing says otherwise.
+const RATE: Rate = Rate::mbit_per_s(1_000);
 /// How long a host may take to answer a SYN: three of them.
 const PATIENCE: Duration = Duration::from_secs(7);
 
@@ -31,7 +34,10 @@ pub(crate) fn run(arguments: &Tune) -> Result<ExitCode, Failure> {
         return print_clients(&path);
     }
     let document = match arguments.r#for {
-        TuneFor::Linux => tuning::advise(&tune::read(&place, to.map(|to| to.ip())), &path),
+        TuneFor::Linux => {
+            let transfers = arguments.bytes.map_or(Transfers::Usual, Transfers::Sized);
+            tuning::advise(&tune::read(&place, to), &path, transfers)
+        }
         TuneFor::Windows => tuning::systems::advise(System::Windows, &path),
         TuneFor::Aix => tuning::systems::advise(System::Aix, &path),
         TuneFor::Macos => tuning::systems::advise(System::Macos, &path),
@@ -57,8 +63,11 @@ pub(crate) fn run(arguments: &Tune) -> Result<ExitCode, Failure> {
 }
 
 /// The path to tune for, and the host at its end where one was named.
-fn path(arguments: &Tune) -> Result<(Path, Option<SocketAddr>), Failure> {
-    let rate = arguments.rate;
+fn path(arguments: &Tune) -> Result<(Path, Option<IpAddr>), Failure> {
+    if let Some(file) = &arguments.from_capture {
+        return capture::path(file, arguments);
+    }
+    let rate = arguments.rate.unwrap_or(RATE);
     let loss = arguments.loss.unwrap_or(units::LossRate::ZERO);
     let Some(target) = &arguments.to else {
         let Some(rtt) = arguments.rtt else {
@@ -66,7 +75,9 @@ fn path(arguments: &Tune) -> Result<(Path, Option<SocketAddr>), Failure> {
                 Kind::Usage,
                 anyhow::anyhow!("the path's round-trip time is not known"),
             )
-            .hint("give `--rtt '200 ms'`, or `--to HOST:PORT` to measure it"));
+            .hint(
+                "give `--rtt '200 ms'`, `--to HOST:PORT` to measure it, or `--from-capture slow.pcap`",
+            ));
         };
         let rtt = rtt.get();
         return Ok((Path { rtt, rate, loss }, None));
@@ -80,7 +91,7 @@ fn path(arguments: &Tune) -> Result<(Path, Option<SocketAddr>), Failure> {
         Some(rtt) => rtt.get(),
         None => measured(address)?,
     };
-    Ok((Path { rtt, rate, loss }, Some(address)))
+    Ok((Path { rtt, rate, loss }, Some(address.ip())))
 }
 
 fn measured(address: SocketAddr) -> Result<Duration, Failure> {

@@ -53,9 +53,9 @@ fn wanted(host: &Host, path: &Path) -> u64 {
     const MIB: u64 = 1024 * 1024;
     let needed = path.bdp().get().saturating_mul(BUFFER_PER_FLIGHT);
     let rounded = needed.max(LEAST).div_ceil(MIB).saturating_mul(MIB);
-    let most = host
-        .memory
-        .map_or(u64::MAX, |memory| memory.get() / SHARE_OF_MEMORY);
+    // Socket buffers are charged to the control group whose process sends (`mem_cgroup_charge_skmem`).
+    let memory = [host.memory, host.memory_limit].into_iter().flatten().min();
+    let most = memory.map_or(u64::MAX, |memory| memory.get() / SHARE_OF_MEMORY);
     // The kernel keeps these sizes in an `int`.
     rounded.min(most).min(1 << 30)
 }

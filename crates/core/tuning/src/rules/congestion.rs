@@ -4,7 +4,7 @@ use record::tune::Kind;
 use units::LossRate;
 
 use super::{Judged, Played, change};
-use crate::{Host, Path};
+use crate::{Host, Path, Route};
 
 /// RTT from which the rounds of slow start of short transfers are worth a route's own first window.
 const LONG: std::time::Duration = std::time::Duration::from_millis(50);
@@ -22,7 +22,7 @@ const DEFAULT: &str = "net.ipv4.tcp_congestion_control";
 fn algorithm(host: &Host, path: &Path, judged: &mut Judged) {
     let settings = &host.settings;
     let (Some(current), Some(available)) = (
-        settings.text(DEFAULT).map(str::trim),
+        host.congestion_control(),
         settings.text("net.ipv4.tcp_available_congestion_control"),
     ) else {
         judged.unknown(DEFAULT);
@@ -65,13 +65,19 @@ fn algorithm(host: &Host, path: &Path, judged: &mut Judged) {
             judged,
         );
     } else {
-        judged.fine(format!("{DEFAULT} is {current}"));
+        judged.fine(
+            match host.route.as_ref().and_then(Route::congestion_control) {
+                Some(own) => format!("the route's congestion control is {own}"),
+                None => format!("{DEFAULT} is {current}"),
+            },
+        );
     }
 }
 
-/// Another default; of a route where it is not allowed to everybody: only the first network namespace
-/// takes such an algorithm for its default (`tcp_set_default_congestion_control` in
-/// `net/ipv4/tcp_cong.c`), and which one this is can't be told from its settings.
+/// Another default; of a route where that has an algorithm of its own, or where it is not allowed to everybody:
+/// only the first network namespace takes such an algorithm for its default
+/// (`tcp_set_default_congestion_control` in `net/ipv4/tcp_cong.c`), and which one this is can't be told from
+/// its settings.
 fn prefer(
     host: &Host,
     algorithm: &str,
@@ -84,16 +90,20 @@ fn prefer(
     let is_allowed = settings
         .text("net.ipv4.tcp_allowed_congestion_control")
         .is_some_and(|list| list.split_whitespace().any(|allowed| allowed == algorithm));
+    let own = host.route.as_ref().and_then(Route::congestion_control);
     match &host.route {
-        Some(route) if !is_allowed => judged.route(
+        Some(route) if own.is_some() || !is_allowed => judged.route(
             name,
-            format!(
-                "{says} It is not among tcp_allowed_congestion_control, so it is set on a route: as a default it \
-                 is taken in the first network namespace only."
-            ),
+            match own {
+                Some(_) => format!("{says} The route has an algorithm of its own, so the default does not count."),
+                None => format!(
+                    "{says} It is not among tcp_allowed_congestion_control, so it is set on a route: as a default \
+                     it is taken in the first network namespace only."
+                ),
+            },
             source,
             [
-                format!("ip route change {} congctl {algorithm}", route.line.trim()),
+                format!("ip route change {} congctl {algorithm}", route.without("congctl")),
                 format!("ip route change {}", route.line.trim()),
             ],
             Played {
@@ -120,7 +130,7 @@ fn first_window(host: &Host, path: &Path, judged: &mut Judged) {
         judged.fine(format!("the route's first window is {current} segments"));
         return;
     }
-    let bare = route.without_initial_cwnd();
+    let bare = route.without("initcwnd");
     judged.route(
         "initial-cwnd",
         format!(

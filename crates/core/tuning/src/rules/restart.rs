@@ -3,19 +3,17 @@
 use record::tune::Kind;
 
 use super::{IP_SYSCTL, Judged, change};
-use crate::Settings;
+use crate::{Host, Settings};
 
-pub(super) fn judge(settings: &Settings, judged: &mut Judged) {
-    after_idle(settings, judged);
-    metrics(settings, judged);
+pub(super) fn judge(host: &Host, judged: &mut Judged) {
+    after_idle(host, judged);
+    metrics(&host.settings, judged);
 }
 
-fn after_idle(settings: &Settings, judged: &mut Judged) {
+fn after_idle(host: &Host, judged: &mut Judged) {
+    let settings = &host.settings;
     let key = "net.ipv4.tcp_slow_start_after_idle";
-    let uses_bbr = settings
-        .text("net.ipv4.tcp_congestion_control")
-        .map(str::trim)
-        == Some("bbr");
+    let uses_bbr = host.congestion_control() == Some("bbr");
     match settings.number(key) {
         None => judged.unknown(key),
         Some(0) => judged.fine(format!("{key} is 0: idle connections keep their window")),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tune::Place;
-use units::{LossRate, Rate, Span};
+use units::{Bytes, LossRate, Rate, Span};
 
 /// Tell which of this host's settings hold transfers back on a path, and change them with a way back.
 ///
@@ -15,6 +15,8 @@ use units::{LossRate, Rate, Span};
 Examples:
   longhaul tune --rtt '200 ms' --rate '1 Gbit/s'
   longhaul tune --to store.example:443 --rate '1 Gbit/s'   measures the round trip
+  longhaul tune --from-capture slow.pcap --rate '1 Gbit/s'  for the path that a capture shows
+  longhaul tune --rtt '200 ms' --bytes '5 MB'              predicts for transfers of that size
   longhaul tune --rtt '200 ms' --apply                     asks, writes, reads back
   longhaul tune --revert                                   also after a crash
   longhaul tune --rtt '200 ms' --check || alert            exit code 1 where something is to change
@@ -27,9 +29,9 @@ pub(crate) struct Tune {
     #[arg(long, value_name = "TIME")]
     pub(crate) rtt: Option<Span>,
 
-    /// Rate of the path.
-    #[arg(long, value_name = "RATE", default_value = "1 Gbit/s")]
-    pub(crate) rate: Rate,
+    /// Rate of the path [default: 1 Gbit/s, or what --from-capture shows].
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
 
     /// Random loss in each direction, such as '0.1 %'.
     #[arg(long, value_name = "SHARE")]
@@ -38,6 +40,14 @@ pub(crate) struct Tune {
     /// Measure the round trip by handshakes with this host, and look at the route to it.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) to: Option<String>,
+
+    /// Take round trip and loss from this capture of slow transfers, and the rate where it shows it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["revert", "to", "rtt"])]
+    pub(crate) from_capture: Option<PathBuf>,
+
+    /// Predict for transfers of this size, instead of a long one each way, bursts and a first small upload.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) bytes: Option<Bytes>,
 
     /// The system that the advice is for; others than linux are only advised.
     #[arg(long, value_name = "SYSTEM", default_value = "linux")]

@@ -1,0 +1,60 @@
+//! The live connections of this network namespace.
+
+use std::net::IpAddr;
+
+use sys::sock_diag::{SockDiag, TcpSocket};
+use tuning::Live;
+
+/// Connections to `to`, or all that leave the host; `None` where the kernel does not list them.
+pub(crate) fn read(to: Option<IpAddr>) -> Option<Live> {
+    let sockets = SockDiag::open().ok()?.tcp_sockets().ok()?;
+    let meant = sockets.iter().filter(|socket| {
+        let peer = socket.peer.ip().to_canonical();
+        to.map_or(!peer.is_loopback(), |to| peer == to.to_canonical())
+    });
+    Some(summed(meant))
+}
+
+fn summed<'a>(sockets: impl Iterator<Item = &'a TcpSocket>) -> Live {
+    let mut live = Live::default();
+    for socket in sockets {
+        live.connections += 1;
+        if let Some(control) = &socket.congestion_control {
+            *live.controls.entry(control.clone()).or_default() += 1;
+        }
+        let Some(clocks) = socket.info.as_ref().and_then(|info| info.clocks()) else {
+            continue;
+        };
+        if clocks.rwnd_limited * 2 > clocks.busy {
+            live.held_by_peer += 1;
+        }
+        if clocks.sndbuf_limited * 2 > clocks.busy {
+            live.held_by_send_buffer += 1;
+        }
+    }
+    live
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn connections_to_a_named_host_are_counted_and_loopback_only_when_named() {
+        let listener = TcpListener::bind("127.0.0.83:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _accepted = listener.accept().unwrap();
+        let named = read(Some(client.peer_addr().unwrap().ip())).unwrap();
+        assert_eq!(named.connections, 1, "{named:?}");
+        assert_eq!(named.controls.values().sum::<u32>(), 1, "{named:?}");
+        assert_eq!((named.held_by_peer, named.held_by_send_buffer), (0, 0));
+        let before = read(None).unwrap().connections;
+        drop(client);
+        assert!(
+            read(None).unwrap().connections <= before,
+            "loopback is not counted"
+        );
+    }
+}
