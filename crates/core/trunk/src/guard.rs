@@ -130,6 +130,11 @@ const MOST_REST: Duration = Duration::from_mins(10);
 /// Without any queue for so long, nobody has taken the room that was made: two CUBIC flows that share a gigabit over
 /// 60 ms fill a shallow queue more often than that (K of RFC 9438, section 4.2).
 const UNUSED: Duration = Duration::from_secs(15);
+/// A fraction of what went out before, below which an empty path says that losses hold the trunk back now, and no
+/// rival: one that had taken the room would fill the queue.
+const STARVED: u64 = 4;
+/// Intervals in a row of that.
+const HUNGRY: u32 = 2;
 /// How often the strikes that it takes are doubled for a path on which nobody took the room.
 const MOST_DOUBLINGS: u32 = 3;
 
@@ -156,7 +161,14 @@ enum State {
         strikes: u32,
     },
     /// Until then. No queue was seen since `empty_since`.
-    Modest { until: Time, empty_since: Time },
+    Modest {
+        until: Time,
+        empty_since: Time,
+        /// The connection that did too much, and its bytes per second then.
+        before: (ConnectionId, u64),
+        /// Intervals in a row in which it starved on an empty path.
+        hungry: u32,
+    },
 }
 
 /// One connection in the running interval.
@@ -301,11 +313,51 @@ impl Watch {
             return None;
         }
         let ended = core::mem::replace(tally, fresh);
+        if self.starves(connection, &ended, sight, least, now) {
+            return Some(self.begin_again(now));
+        }
         match self.verdict(&ended, sight, least) {
             Verdict::Nothing => None,
             Verdict::Well { empty } => self.pass(empty, now),
-            Verdict::TooMuch(excess) => self.strike(excess, ended.length(now), now),
+            Verdict::TooMuch(excess) => {
+                let before = (connection, ended.rate(sight, now));
+                self.strike(excess, before, ended.length(now), now)
+            }
         }
+    }
+
+    /// Whether the trunk was modest long enough to know that the room it made is its own loss: nobody queues
+    /// there, and what it sends has collapsed. Where the application has fallen silent, the same is true and
+    /// nothing is lost by being eager again.
+    fn starves(
+        &mut self,
+        connection: ConnectionId,
+        tally: &Tally,
+        sight: &Sight,
+        least: Duration,
+        now: Time,
+    ) -> bool {
+        let State::Modest { before, hungry, .. } = &mut self.state else {
+            return false;
+        };
+        // The others have been given up already, or never carried much.
+        if connection != before.0 {
+            return false;
+        }
+        let collapsed = tally.rate(sight, now) < before.1 / STARVED;
+        let empty = tally.most <= noise(least);
+        let seen = tally.looks >= LEAST_LOOKS;
+        *hungry = if seen && empty && collapsed {
+            *hungry + 1
+        } else {
+            0
+        };
+        if *hungry < HUNGRY {
+            return false;
+        }
+        self.unused = (self.unused + 1).min(MOST_DOUBLINGS);
+        self.rest = FIRST_REST;
+        true
     }
 
     fn verdict(&self, tally: &Tally, sight: &Sight, least: Duration) -> Verdict {
@@ -371,7 +423,13 @@ impl Watch {
     }
 
     /// One step at a time: fewer connections first, where there are several.
-    fn strike(&mut self, excess: Excess, interval: Duration, now: Time) -> Option<Change> {
+    fn strike(
+        &mut self,
+        excess: Excess,
+        before: (ConnectionId, u64),
+        interval: Duration,
+        now: Time,
+    ) -> Option<Change> {
         let strikes = match &mut self.state {
             State::Eager { strikes, .. } | State::Narrow { strikes, .. } => strikes,
             State::Modest { empty_since, .. } => {
@@ -394,6 +452,8 @@ impl Watch {
             self.state = State::Modest {
                 until,
                 empty_since: now,
+                before,
+                hungry: 0,
             };
             self.rest = (self.rest * 2).min(MOST_REST);
         }
@@ -404,6 +464,13 @@ impl Watch {
 impl Tally {
     fn length(&self, now: Time) -> Duration {
         now.since(self.began_at)
+    }
+
+    /// Bytes per second since it began.
+    fn rate(&self, sight: &Sight, now: Time) -> u64 {
+        let sent = u128::from(sight.sent.saturating_sub(self.sent));
+        let rate = sent * 1_000_000_000 / self.length(now).as_nanos().max(1);
+        u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
     fn count(&mut self, queued: bool, sight: &Sight) {

@@ -115,6 +115,44 @@ fn room_that_nobody_takes_is_taken_back_and_asks_for_more_signs_the_next_time() 
     );
 }
 
+/// As [`play`], at a rate of 500 kbit/s.
+fn starve(watch: &mut Watch, from_s: u64, queueing: Duration) -> Vec<(u64, Manner)> {
+    let mut changes = Vec::new();
+    let begin = from_s * 100 * 62_500;
+    for step in 0..1000_u64 {
+        let now = Time::from_millis(from_s * 1000 + step * 10);
+        let sight = Sight {
+            round_trip: Some(LEAST + queueing),
+            least: Some(LEAST),
+            sent: begin + step * 625,
+            retransmitted: 0,
+            settled: true,
+        };
+        if watch.look(LINK, &sight, now).is_some() {
+            changes.push((now.as_nanos() / 1_000_000_000, watch.manner()));
+        }
+    }
+    changes
+}
+
+#[test]
+fn a_trunk_that_starves_on_an_empty_path_is_eager_again_within_seconds() {
+    let mut watch = Watch::new(Guard::default());
+    assert_eq!(play(&mut watch, 0, LEAST, 0), [(2, Manner::Modest)]);
+    let changes = starve(&mut watch, 10, NONE);
+    assert!(
+        matches!(changes[..], [(11..=13, Manner::Eager)]),
+        "{changes:?}"
+    );
+}
+
+#[test]
+fn a_trunk_that_starves_beside_a_queue_leaves_the_room_to_whoever_fills_it() {
+    let mut watch = Watch::new(Guard::default());
+    assert_eq!(play(&mut watch, 0, LEAST, 0), [(2, Manner::Modest)]);
+    assert_eq!(starve(&mut watch, 10, LEAST / 4), []);
+}
+
 #[test]
 fn room_that_somebody_takes_now_and_then_is_left_to_them_until_the_rest_is_over() {
     let mut watch = Watch::new(Guard::default());
