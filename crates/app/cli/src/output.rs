@@ -64,7 +64,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Says something to the person, on stderr.
 pub(crate) fn say(text: &str) {
-    eprintln!("{text}");
+    // Where nobody listens any more there is nobody to tell, and that must not end what is under way.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Colour where it helps: on a terminal, unless somebody said no (<https://no-color.org>).

@@ -8,7 +8,7 @@ mod common;
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Finished, longhaul, run};
@@ -26,6 +26,8 @@ struct Network {
     /// Both are ended with the network.
     lab: Child,
     server: Child,
+    /// What they say; they would miss whoever does not listen any more.
+    _talk: (BufReader<ChildStderr>, BufReader<ChildStdout>),
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -69,15 +71,15 @@ impl Network {
             .spawn()
             .unwrap();
         let mut ready = String::new();
-        BufReader::new(server.stdout.take().unwrap())
-            .read_line(&mut ready)
-            .unwrap();
+        let mut served = BufReader::new(server.stdout.take().unwrap());
+        served.read_line(&mut ready).unwrap();
         assert!(ready.contains("ready"), "{ready}");
         Self {
             name: name.to_owned(),
             folder,
             lab,
             server,
+            _talk: (talk, served),
             _alone: alone,
         }
     }

@@ -128,11 +128,8 @@ impl DeviceControl {
         self.control(libc::SIOCETHTOOL, &mut request)
     }
 
-    fn control(&self, number: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    fn control(&self, number: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
         let descriptor = self.socket.as_raw_fd();
-        // The type of a request's number differs between C libraries.
-        #[expect(clippy::useless_conversion, reason = "not with every C library")]
-        let number = libc::Ioctl::try_from(number).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: all these requests take a `struct ifreq`, which outlives the call, as does what it points to.
         let result = unsafe { libc::ioctl(descriptor, number, std::ptr::from_mut(request)) };
         if result < 0 {

@@ -286,8 +286,8 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
                 if asked_before {
                     stop_at_once();
                 }
-                output::say("\nstopping after this block and reporting; once more stops at once");
                 flag.store(true, Ordering::Relaxed);
+                output::say("\nstopping after this block and reporting; once more stops at once");
             }
         });
     });
