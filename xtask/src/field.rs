@@ -195,7 +195,11 @@ fn is_a_sequence(arm: &Arm) -> bool {
 /// What reuse brings from one transfer of a connection to the next.
 fn by_place(page: &mut String, arm: &Arm, simulated: Option<&Arm>) {
     let places = arm.by_position_s.len();
-    let head: String = (1..=places).map(|place| format!(" {place}. |")).collect();
+    let mut head = String::new();
+    for place in 1..=places {
+        // Writing to a String cannot fail.
+        let _ = write!(head, " {place}. |");
+    }
     let _ = write!(
         page,
         "\n| {}, in order |{head}\n|---|{}\n",

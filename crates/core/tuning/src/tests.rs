@@ -78,18 +78,21 @@ fn device(host: &mut Host) -> &mut Device {
     host.device.as_mut().unwrap()
 }
 
+/// Something that holds a device back.
+type Harm = fn(&mut Device);
+
 #[test]
 fn a_device_is_named_where_it_is_what_holds_the_path_back() {
     let fast = path(1, 2_000);
-    let cases: [(&str, fn(&mut Device)); 4] = [
+    let cases: [(&str, Harm); 4] = [
         ("slow-device", |device| {
-            device.speed = Some(Rate::mbit_per_s(1_000))
+            device.speed = Some(Rate::mbit_per_s(1_000));
         }),
         ("one-queue-for-all", |device| {
             device.qdiscs = Some(vec!["pfifo_fast".to_owned()]);
         }),
         ("single-packets", |device| {
-            device.offloads = vec![("tso", false), ("gro", true)]
+            device.offloads = vec![("tso", false), ("gro", true)];
         }),
         ("short-ring", |device| device.ring = Some((256, 4096))),
     ];

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use sys::sock_diag::{SockDiag, TcpSocket};
+use sys::tcp_info::TcpInfo;
 use tuning::Live;
 
 /// Connections to `to`, or all that leave the host; `None` where the kernel does not list them.
@@ -10,7 +11,7 @@ pub(crate) fn read(to: Option<IpAddr>) -> Option<Live> {
     let sockets = SockDiag::open().ok()?.tcp_sockets().ok()?;
     let meant = sockets.iter().filter(|socket| {
         let peer = socket.peer.ip().to_canonical();
-        to.map_or(!peer.is_loopback(), |to| peer == to.to_canonical())
+        to.map_or_else(|| !peer.is_loopback(), |to| peer == to.to_canonical())
     });
     Some(summed(meant))
 }
@@ -22,7 +23,7 @@ fn summed<'a>(sockets: impl Iterator<Item = &'a TcpSocket>) -> Live {
         if let Some(control) = &socket.congestion_control {
             *live.controls.entry(control.clone()).or_default() += 1;
         }
-        let Some(clocks) = socket.info.as_ref().and_then(|info| info.clocks()) else {
+        let Some(clocks) = socket.info.as_ref().and_then(TcpInfo::clocks) else {
             continue;
         };
         if clocks.rwnd_limited * 2 > clocks.busy {

@@ -51,7 +51,7 @@ fn memory_limit(root: &Path) -> Option<Bytes> {
 fn limits(root: &Path, groups: &str) -> impl Iterator<Item = u64> {
     /// Version 1 writes "no limit" as the largest multiple of a page.
     const NONE: u64 = 1 << 62;
-    let files = groups.lines().flat_map(move |line| {
+    let files = groups.lines().filter_map(move |line| {
         // `hierarchy:controllers:path`
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
