@@ -21,7 +21,7 @@ pub(super) fn path(file: &FilePath, arguments: &Tune) -> Result<(Path, Option<Ip
         .usage(format!("`{}` shows no path to tune for", file.display()))?;
     let rtt =
         Duration::try_from_secs_f64(seen.rtt_s).usage("the capture's round trip is no time")?;
-    let rate = arguments.rate.unwrap_or(match seen.rate_from {
+    let rate = arguments.rate.unwrap_or_else(|| match seen.rate_from {
         RateFrom::Dispersion => rate(seen.rate_bps),
         // What held the transfers back bounds their goodput too: a path of that rate would hide it.
         RateFrom::Goodput | RateFrom::Assumption => RATE,
