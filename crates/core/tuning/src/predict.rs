@@ -192,7 +192,11 @@ fn arms_text(path: &Path, transfers: Transfers, arms: &[Arm]) -> String {
     );
     let silence = format_span(SILENCE);
     workload(
-        &format!("{} after {silence} of silence", named("upload", burst)),
+        // Their times together: that is what the simulator, as the lab, gives for bursts.
+        &format!(
+            "ten uploads of {}, each after {silence} of silence",
+            Bytes::new(burst)
+        ),
         &format!("kind = \"burst\"\nidle = \"{silence}\"\ncount = 10\nbytes = \"{burst} B\""),
     );
     if let Some(first) = first {

@@ -292,7 +292,7 @@ fn slow_start_after_idle_costs_round_trips_of_every_burst() {
     let finding = found(&advice, "slow-start-after-idle");
     let gain = finding.best().unwrap();
     assert!(
-        gain.transfer.contains("after 5 s of silence"),
+        gain.transfer.starts_with("ten uploads of") && gain.transfer.contains("5 s of silence"),
         "{}",
         gain.transfer
     );
