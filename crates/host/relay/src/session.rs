@@ -109,7 +109,8 @@ impl Session {
     /// Whether a client without TLS speaks HTTP/2 without having asked.
     ///
     //= https://www.rfc-editor.org/rfc/rfc9113#section-3.3
-    //# A client that has prior knowledge that a server supports HTTP/2 [...]
+    //# A client that knows that a server supports HTTP/2 can establish a TCP
+    //# connection and send the connection preface
     async fn begins_http2(&mut self, buffer: &mut Buffer) -> bool {
         let relay = &self.visit.pool.relay;
         if !relay.http2 || self.stream.is_tls() {

@@ -96,8 +96,8 @@ pub(super) fn trailers(fields: &HeaderMap) -> Vec<u8> {
     for (name, value) in fields {
         //= https://www.rfc-editor.org/rfc/rfc9110#section-6.5.1
         //# A sender MUST NOT generate a trailer field unless the sender knows the
-        //# corresponding header field name's definition permits sending it as a
-        //# trailer
+        //# corresponding header field name's definition permits the field to be
+        //# sent in trailers.
         // Fields that frame or route are the ones for which that matters to whoever merges them.
         let frames = [header::CONTENT_LENGTH, header::HOST, header::TRAILER].contains(name);
         if !frames && !belongs_to_connection(name) {
