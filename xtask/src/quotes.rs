@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// Sections that are cited, by document. One that is missing here has to be looked up first.
-const SECTIONS: [(&str, &[&str]); 30] = [
+const SECTIONS: [(&str, &[&str]); 31] = [
     ("rfc768", &[""]),
     ("rfc1928", &["3"]),
     ("rfc2018", &["3", "4", "8"]),
