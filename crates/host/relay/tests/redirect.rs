@@ -4,7 +4,7 @@
 #![allow(missing_docs, reason = "a test has its name")]
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -104,18 +104,18 @@ impl Site {
         });
     }
 
-    /// What a client is answered that says `hello` to the server.
-    fn ask(&self, address: &str) -> String {
+    /// What a client is answered that says `hello` to the server. A relay that cannot go on resets the connection,
+    /// and which of the client's calls meets that is up to their schedulers.
+    fn ask(&self, address: &str) -> io::Result<String> {
+        let address: SocketAddr = address.parse().unwrap();
         let asking = || {
-            let address: SocketAddr = address.parse().unwrap();
-            let mut stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            stream.write_all(b"hello").unwrap();
-            stream.shutdown(Shutdown::Write).unwrap();
+            let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.write_all(b"hello")?;
+            stream.shutdown(Shutdown::Write)?;
             let mut answer = String::new();
-            // A relay that cannot go on resets, and the answer is empty.
-            let _ = stream.read_to_string(&mut answer);
-            answer
+            stream.read_to_string(&mut answer)?;
+            Ok(answer)
         };
         self.client.enter(asking).unwrap()
     }
@@ -204,7 +204,7 @@ fn a_redirected_connection_goes_on_to_where_it_was_going() {
          iifname lan tcp dport {RELAYED} redirect to :{LISTEN}\n}}\n}}"
         ));
         let relay = Relay::start(&site, options(listen));
-        let answer = site.ask(&format!("{to}:{RELAYED}"));
+        let answer = site.ask(&format!("{to}:{RELAYED}")).unwrap();
         assert_eq!(answer, format!("hello {from}"), "{listen}");
         let done = relay.done();
         assert_eq!(done.ended_by, EndedBy::Completed);
@@ -223,7 +223,17 @@ fn a_connection_that_was_not_redirected_is_refused_instead_of_going_in_a_circle(
                 ..options("0.0.0.0")
             },
         );
-        assert_eq!(site.ask(&format!("10.1.0.1:{LISTEN}")), "");
+        let refused = site.ask(&format!("10.1.0.1:{LISTEN}")).unwrap_err();
+        // A client that shuts down a connection which has been reset meanwhile is told it is not connected.
+        assert!(
+            matches!(
+                refused.kind(),
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::NotConnected
+            ),
+            "{refused}"
+        );
         let done = relay.done();
         assert_eq!(done.ended_by, EndedBy::Client);
         let error = done.error.unwrap();
@@ -270,7 +280,7 @@ fn tproxy_keeps_both_addresses() {
                 },
             );
             let from = if keep { client } else { router };
-            let answer = site.ask(&format!("{to}:{RELAYED}"));
+            let answer = site.ask(&format!("{to}:{RELAYED}")).unwrap();
             assert_eq!(answer, format!("hello {from}"), "{listen}, kept: {keep}");
             let done = relay.done();
             assert_eq!(done.ended_by, EndedBy::Completed);
