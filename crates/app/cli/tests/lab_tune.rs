@@ -8,26 +8,22 @@ mod common;
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Finished, longhaul, run};
+use common::{Finished, Standing, longhaul, run};
 use record::flow;
 use record::tune::{Document, Gain};
-use tempfile::TempDir;
 
 /// Predictions have to hold within this share of what is measured.
 const WITHIN: f64 = 0.2;
 
 /// A standing network of the lab: client and origin at both ends of a path.
 struct Network {
-    name: String,
-    folder: TempDir,
-    /// Both are ended with the network.
-    lab: Child,
+    lab: Standing,
     server: Child,
-    /// What they say; they would miss whoever does not listen any more.
-    _talk: (BufReader<ChildStderr>, BufReader<ChildStdout>),
+    /// What the server says; it would miss whoever does not listen any more.
+    _served: BufReader<ChildStdout>,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -36,7 +32,8 @@ impl Network {
         // One lab at a time: two would measure each other.
         static LAB: Mutex<()> = Mutex::new(());
         let alone = LAB.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = tempfile::tempdir().unwrap();
+        // Another lab of that name may be running on this machine.
+        let name = &format!("{name}-{}", std::process::id());
         let mut scenario =
             format!("name = \"{name}\"\nseed = 1\n[path]\n{path}\nqueue = \"1 BDP\"\n");
         for (host, sysctls) in [("client", client), ("origin", &[])] {
@@ -50,22 +47,8 @@ impl Network {
             );
         }
         scenario += "[[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n[[arms]]\nname = \"direct\"\n";
-        let file = folder.path().join("scenario.toml");
-        std::fs::write(&file, scenario).unwrap();
-        let mut lab = longhaul()
-            .args(["lab", "up"])
-            .arg(&file)
-            .arg("--out")
-            .arg(folder.path().join("out"))
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut talk = BufReader::new(lab.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("Ctrl-C ends it") {
-            assert!(talk.read_line(&mut said).unwrap() > 0, "it ended: {said}");
-        }
-        let mut server = shell(name, "origin")
+        let lab = Standing::up(name, &scenario);
+        let mut server = shell(&lab, "origin")
             .args(["flow", "server", "192.0.2.10:7000", "--json"])
             .stdout(Stdio::piped())
             .spawn()
@@ -75,30 +58,28 @@ impl Network {
         served.read_line(&mut ready).unwrap();
         assert!(ready.contains("ready"), "{ready}");
         Self {
-            name: name.to_owned(),
-            folder,
             lab,
             server,
-            _talk: (talk, served),
+            _served: served,
             _alone: alone,
         }
     }
 
     fn tune(&self, arguments: &[&str]) -> Finished {
-        let mut command = shell(&self.name, "client");
+        let mut command = shell(&self.lab, "client");
         command.arg("tune").args(arguments);
         command
             .arg("--journal")
-            .arg(self.folder.path().join("tune.json"));
+            .arg(self.lab.folder().join("tune.json"));
         command
             .arg("--drop-in")
-            .arg(self.folder.path().join("90.conf"));
+            .arg(self.lab.folder().join("90.conf"));
         run(&mut command)
     }
 
     /// Seconds of each transfer, connecting included where there is only one.
     fn transfers(&self, arguments: &[&str]) -> Vec<f64> {
-        let mut command = shell(&self.name, "client");
+        let mut command = shell(&self.lab, "client");
         command.args(["flow", "client", "192.0.2.10:7000", "--json"]);
         let finished = run(command.args(arguments));
         assert_eq!(finished.code, Some(0), "{finished:#?}");
@@ -114,9 +95,8 @@ impl Network {
     /// Every sysctl of TCP in the client's namespace, as its kernel prints it.
     fn sysctls(&self) -> String {
         let script = "grep -r . /proc/sys/net/ipv4 --include='tcp_*' 2>/dev/null | sort";
-        let mut command = longhaul();
-        command.args(["lab", "shell", "--lab", &self.name, "client", "--"]);
-        let finished = run(command.args(["sh", "-c", script]));
+        let mut command = self.lab.shell();
+        let finished = run(command.args(["client", "--", "sh", "-c", script]));
         assert!(finished.stdout.contains("tcp_rmem:"), "{finished:#?}");
         finished.stdout
     }
@@ -124,22 +104,16 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The lab's end takes the server with it; both are waited for.
-        let id = self.lab.id().to_string();
-        let _ = Command::new("kill").args(["-INT", &id]).status();
-        let _ = self.lab.wait();
-        let _ = self.server.kill();
+        // The lab's end takes the server with it.
+        self.lab.end();
         let _ = self.server.wait();
     }
 }
 
 /// `longhaul` in a host of the lab.
-fn shell(lab: &str, host: &str) -> Command {
-    let mut command = longhaul();
-    let program = command.get_program().to_owned();
-    command
-        .args(["lab", "shell", "--lab", lab, host, "--"])
-        .arg(program);
+fn shell(lab: &Standing, host: &str) -> Command {
+    let mut command = lab.shell();
+    command.args([host, "--"]).arg(longhaul().get_program());
     command
 }
 

@@ -6,11 +6,11 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Command, Stdio};
+use std::io::Write as _;
+use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Finished, longhaul, run};
+use common::{Finished, Standing, longhaul, run};
 use record::LimitName;
 use record::lab::{Arm, Cell, Document};
 
@@ -276,30 +276,11 @@ fn a_rival_s_loss_and_the_shares_of_all_are_measured() {
 #[test]
 fn a_shell_in_a_host_of_a_standing_lab_sees_its_network_and_the_endpoint() {
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("scenario.toml");
     let scenario = PATH.replace("workloads", "standing")
         + "[relays.hot]\ncongestion-control = \"reno\"\n[[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n\
            [[arms]]\nname = \"relay\"\nrelay = \"hot\"\n";
-    std::fs::write(&file, scenario).unwrap();
-    let mut lab = longhaul()
-        .args(["lab", "up"])
-        .arg(&file)
-        .arg("--out")
-        .arg(folder.path().join("out"))
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut talk = BufReader::new(lab.stderr.take().unwrap());
-    let mut said = String::new();
-    while !said.contains("Ctrl-C ends it") {
-        assert!(talk.read_line(&mut said).unwrap() > 0, "it ended: {said}");
-    }
-    let shell = || {
-        let mut command = longhaul();
-        command.args(["lab", "shell", "--lab", "standing"]);
-        command
-    };
+    let mut lab = Standing::up("standing", &scenario);
+    let shell = || lab.shell();
     let hosts = run(&mut shell());
     for host in ["client", "origin", "relay-hot"] {
         assert!(
@@ -349,16 +330,8 @@ fn a_shell_in_a_host_of_a_standing_lab_sees_its_network_and_the_endpoint() {
     assert_eq!(unknown.code, Some(2), "{unknown:#?}");
     assert!(unknown.stderr.contains("relay-hot"), "{unknown:#?}");
 
-    let id = lab.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert_eq!(lab.wait().unwrap().code(), Some(0));
-    assert_eq!(run(&mut shell()).stdout, "");
+    assert_eq!(lab.end(), Some(0));
+    assert_eq!(run(&mut lab.shell()).stdout, "");
 }
 
 #[test]

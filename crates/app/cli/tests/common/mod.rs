@@ -7,10 +7,12 @@
     reason = "each test binary uses its part, and a test that does not run says so"
 )]
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// The binary under test.
 pub fn longhaul() -> Command {
@@ -71,4 +73,72 @@ pub fn field_data() -> Option<PathBuf> {
 /// The repository's root.
 pub fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.."))
+}
+
+/// A network of `lab up`, which ends with this at the latest.
+#[derive(Debug)]
+pub struct Standing {
+    name: String,
+    folder: TempDir,
+    lab: Child,
+    /// What it says; it would miss whoever does not listen any more.
+    _talk: BufReader<ChildStderr>,
+}
+
+impl Standing {
+    /// Builds the network of `scenario`, which calls itself `name`, and waits until it is up.
+    pub fn up(name: &str, scenario: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = folder.path().join("scenario.toml");
+        std::fs::write(&file, scenario).expect("the scenario can be written");
+        let mut lab = longhaul()
+            .args(["lab", "up"])
+            .arg(&file)
+            .arg("--out")
+            .arg(folder.path().join("out"))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut talk = BufReader::new(lab.stderr.take().expect("it is piped"));
+        let mut said = String::new();
+        while !said.contains("Ctrl-C ends it") {
+            let count = talk.read_line(&mut said).expect("it speaks");
+            assert!(count > 0, "it ended: {said}");
+        }
+        Self {
+            name: name.to_owned(),
+            folder,
+            lab,
+            _talk: talk,
+        }
+    }
+
+    /// Where what belongs to it may be kept.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// `longhaul lab shell` in it, before its host is named.
+    pub fn shell(&self) -> Command {
+        let mut command = longhaul();
+        command.args(["lab", "shell", "--lab", &self.name]);
+        command
+    }
+
+    /// Interrupts it as Ctrl-C does, and returns its exit code.
+    pub fn end(&mut self) -> Option<i32> {
+        // Once it was waited for, its number may be another's.
+        if let Ok(None) = self.lab.try_wait() {
+            let id = self.lab.id().to_string();
+            let status = Command::new("kill").args(["-INT", &id]).status();
+            assert!(status.is_ok_and(|status| status.success()), "no such lab");
+        }
+        self.lab.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
