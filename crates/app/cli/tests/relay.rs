@@ -518,6 +518,15 @@ fn a_listener_that_the_supervisor_has_opened_is_taken_over() {
     assert_eq!(&got, b"hello");
 }
 
+/// Root may lock any amount; the kernel's account of the process shows that the relay did.
+#[test]
+fn a_running_relay_keeps_its_program_in_memory() {
+    let relay = Relay::start(&mut one_liner(Origin::start().address));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", relay.child.id())).unwrap();
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    assert_ne!(locked.unwrap().trim(), "0 kB");
+}
+
 #[test]
 fn help_teaches_with_examples() {
     let help = run(longhaul().args(["relay", "http", "--help"]));

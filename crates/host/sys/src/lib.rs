@@ -19,6 +19,7 @@ pub mod privilege;
 pub mod process;
 pub mod realtime;
 pub mod redirect;
+pub mod residence;
 pub mod sock_diag;
 pub mod socket;
 pub mod supervision;

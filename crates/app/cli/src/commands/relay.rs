@@ -311,6 +311,13 @@ fn attend<S: Speech, E: Into<anyhow::Error>>(
     if !as_json {
         log_to_stderr();
     }
+    // Clients would wait while the program's own pages are read from disk.
+    if let Err(error) = sys::residence::keep_program() {
+        tracing::info!(
+            "the first requests after a quiet time may wait for the disk: the program cannot be locked in \
+             memory ({error}); `ulimit -l unlimited` or `LimitMEMLOCK=infinity` in its unit allows it"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

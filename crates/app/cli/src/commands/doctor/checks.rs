@@ -107,6 +107,7 @@ fn relay() -> Vec<Check> {
         extra("congestion control of the profiles", preferences()),
         extra("slow start after idle", slow_start_after_idle()),
         extra("descriptors", descriptors()),
+        extra("program stays in memory", stays_in_memory()),
     ]
 }
 
@@ -193,6 +194,16 @@ fn descriptors() -> Result<String, String> {
         )),
         Some((hard, _)) => Ok(format!("{hard} at most")),
         None => Err("`/proc/self/limits` says nothing of open files".to_owned()),
+    }
+}
+
+fn stays_in_memory() -> Result<String, String> {
+    match sys::residence::keep_program() {
+        Ok(bytes) => Ok(format!("up to {bytes} can be locked")),
+        Err(error) => Err(format!(
+            "it cannot be locked ({error}): where memory is short, a request waits for the disk; raise \
+             `ulimit -l` (`LimitMEMLOCK=` in a unit)"
+        )),
     }
 }
 

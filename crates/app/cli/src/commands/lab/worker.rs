@@ -17,6 +17,9 @@ use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
 
 pub(super) fn run(role: WorkerRole) -> Result<ExitCode, Failure> {
+    // Waiting for the disk is no part of the path that is measured. Where it is refused, the machine is as good
+    // as it is.
+    let _ = sys::residence::keep_program();
     match role {
         WorkerRole::Link => lab::emulator::worker().environment("the link emulator failed")?,
         WorkerRole::Origin => on_runtime(origin())?,
