@@ -39,6 +39,10 @@ const MEDIAN_CELL: f64 = 0.05;
 const WORST_CELLS: f64 = 0.15;
 /// Loss-free windows differ by at most so much, in the mean over a trace.
 const WINDOWS: f64 = 0.05;
+/// The kernel's windows are those of the middle run of so many: HyStart ends slow start when single ACKs come 2 ms
+/// apart or a round trip takes 4 ms more (`net/ipv4/tcp_cubic.c`), so that one stall of the machine makes
+/// another trace of it.
+const RUNS_FOR_WINDOWS: usize = 5;
 /// Transfers that share the machine; none of them loads it by itself.
 const AT_ONCE: usize = 6;
 const STEP: Duration = Duration::from_millis(10);
@@ -201,20 +205,27 @@ fn windows() -> Result {
             1,
         );
         let step = Duration::from_millis(2);
-        let kernel = kernel::bulk(&path, algorithm, bytes, step)?;
         let simulated = simulated::bulk(&path, algorithm, bytes, step)?;
-        let off = difference_of_windows(&kernel, &simulated);
+        let mut runs = Vec::new();
+        for _ in 0..RUNS_FOR_WINDOWS {
+            let kernel = kernel::bulk(&path, algorithm, bytes, step)?;
+            runs.push((difference_of_windows(&kernel, &simulated), kernel));
+        }
+        runs.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (off, kernel) = &runs[RUNS_FOR_WINDOWS / 2];
         let text = format!(
-            "{algorithm}, {rtt} ms, {rate} Mbit/s: windows {:.1} % off in the mean, last {:?} and {:?}, \
-             {:.3} s and {:.3} s",
+            "{algorithm}, {rtt} ms, {rate} Mbit/s: windows {:.1} % off in the mean ({:.1} to {:.1} %), last {:?} \
+             and {:?}, {:.3} s and {:.3} s",
             off * 100.0,
+            runs[0].0 * 100.0,
+            runs[RUNS_FOR_WINDOWS - 1].0 * 100.0,
             kernel.windows.last().map(|last| last.1),
             simulated.windows.last().map(|last| last.1),
             kernel.seconds,
             simulated.seconds
         );
         say(&text);
-        if off.is_nan() || off > WINDOWS {
+        if off.is_nan() || *off > WINDOWS {
             return Err(text.into());
         }
     }
