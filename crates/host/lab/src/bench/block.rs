@@ -16,7 +16,7 @@ use super::{Bench, BenchError, TopologyError, wire};
 use crate::emulator::Interval;
 use crate::experiment::apparatus::{Task, Trial};
 use crate::probe::Depth;
-use crate::tap::Tap;
+use crate::tap::{Tap, TapError};
 
 /// Lateness that spoils nothing, however short the path: a scheduler's tick of a busy machine.
 const LATENESS_GRAIN: Duration = Duration::from_millis(1);
@@ -66,7 +66,7 @@ struct Watched {
     observation: Observation,
     /// Files by the place whose packets they hold.
     captures: BTreeMap<Place, PathBuf>,
-    /// What was off about the link.
+    /// What was off about the link, or about the captures.
     problems: Vec<String>,
 }
 
@@ -331,13 +331,20 @@ impl Bench {
             self.link.sample(None)?;
         }
         let (queue, interval) = self.link.read()?;
-        let problems = interval.map_or_else(Vec::new, |interval| self.problems_of(&interval));
+        let mut problems = interval.map_or_else(Vec::new, |interval| self.problems_of(&interval));
         let mut captures = BTreeMap::new();
         for (tap, file, place) in watch.taps {
-            tap.stop().map_err(|source| BenchError::Capture {
-                host: self.topology.node(place).name.clone(),
-                source,
-            })?;
+            match tap.stop() {
+                Ok(()) => {}
+                // A processor was too busy for the capture, or for the path: which of them is not to be told.
+                Err(error @ TapError::Dropped { .. }) => problems.push(error.to_string()),
+                Err(source) => {
+                    return Err(BenchError::Capture {
+                        host: self.topology.node(place).name.clone(),
+                        source,
+                    });
+                }
+            }
             captures.insert(place, file);
         }
         let observation = Observation {
