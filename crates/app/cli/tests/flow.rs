@@ -5,6 +5,7 @@
 mod common;
 
 use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use common::{longhaul, run};
@@ -85,10 +86,11 @@ fn sigterm_ends_a_server_with_success() {
 
 #[test]
 fn a_client_without_a_server_says_what_to_start() {
-    let mut server = Server::start();
-    server.child.kill().unwrap();
-    server.child.wait().unwrap();
-    let client = run(longhaul().args(["flow", "client", &server.address, "--bytes", "1kB"]));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // A port that is taken, and at which nobody listens.
+    let taken = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let nobody = taken.local_addr().unwrap().to_string();
+    let client = run(longhaul().args(["flow", "client", &nobody, "--bytes", "1kB"]));
     assert_eq!(client.code, Some(3), "{client:#?}");
     assert!(client.stderr.contains("flow server"), "{client:#?}");
 }

@@ -187,8 +187,16 @@ async fn killed_two_hundred_times_it_leaves_no_half_object_and_gives_up_what_it_
     let file = ["--config", config.to_str().unwrap()];
     // Above four parts of 8 MiB, and below.
     let (large, small) = (34 << 20, 300_000);
+    let begun = || {
+        let text = std::fs::read_to_string(&journal).unwrap();
+        text.lines()
+            .filter(|line| line.starts_with("begun"))
+            .count()
+    };
     for turn in 0..200_u64 {
         let mut gateway = Gateway::spawn(&file);
+        // Those that earlier turns have left.
+        let before = begun();
         let bytes = if turn % 4 == 0 { large } else { small };
         let series = Series {
             transfers: 1,
@@ -203,7 +211,7 @@ async fn killed_two_hundred_times_it_leaves_no_half_object_and_gives_up_what_it_
         });
         if bytes == large {
             // The upload has begun when it is in the journal; from there on a little more of it each time.
-            while !std::fs::read_to_string(&journal).unwrap().contains("begun") {
+            while begun() == before {
                 tokio::task::yield_now().await;
             }
         }

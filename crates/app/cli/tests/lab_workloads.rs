@@ -276,15 +276,16 @@ fn a_rival_s_loss_and_the_shares_of_all_are_measured() {
 #[test]
 fn a_shell_in_a_host_of_a_standing_lab_sees_its_network_and_the_endpoint() {
     let _alone = alone();
-    let scenario = PATH.replace("workloads", "standing")
+    let name = format!("standing-{}", std::process::id());
+    let scenario = PATH.replace("workloads", &name)
         + "[relays.hot]\ncongestion-control = \"reno\"\n[[workloads]]\nname = \"w\"\nbytes = \"1 kB\"\n\
            [[arms]]\nname = \"relay\"\nrelay = \"hot\"\n";
-    let mut lab = Standing::up("standing", &scenario);
+    let mut lab = Standing::up(&name, &scenario);
     let shell = || lab.shell();
     let hosts = run(&mut shell());
     for host in ["client", "origin", "relay-hot"] {
         assert!(
-            hosts.stdout.contains(&format!("{host} of standing")),
+            hosts.stdout.contains(&format!("{host} of {name}")),
             "{hosts:#?}"
         );
     }
@@ -396,13 +397,14 @@ fn exchanges_with_idle_time_between_are_timed_without_it() {
         name = "asks"
         kind = "exchange"
         count = 3
-        idle = "400 ms"
+        idle = "2 s"
         [[arms]]
         name = "direct"
         "#,
     );
     let seconds = only(&document).arms[0].median_s.unwrap();
-    assert!((0.06..0.4).contains(&seconds), "{seconds}");
+    // Idle time would be 4 s of it.
+    assert!((0.06..2.0).contains(&seconds), "{seconds}");
 }
 
 #[test]

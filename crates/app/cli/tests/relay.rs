@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -429,12 +429,27 @@ fn everything_that_is_wrong_with_a_configuration_is_told_at_once() {
     assert!(refused.stderr.contains("targett"), "{refused:?}");
 }
 
-/// The next state that the relay tells its supervisor, of those that begin like this.
-fn told(supervisor: &UnixDatagram, beginning: &str) -> String {
-    loop {
+/// States as the relay tells them, read as they come: the kernel keeps only a few that nobody reads.
+fn heard(supervisor: UnixDatagram) -> Receiver<String> {
+    let (sender, states) = channel();
+    thread::spawn(move || {
         let mut bytes = [0; 256];
-        let count = supervisor.recv(&mut bytes).expect("the relay tells it");
-        let state = String::from_utf8_lossy(&bytes[..count]).into_owned();
+        while let Ok(count) = supervisor.recv(&mut bytes) {
+            let state = String::from_utf8_lossy(&bytes[..count]).into_owned();
+            if sender.send(state).is_err() {
+                return;
+            }
+        }
+    });
+    states
+}
+
+/// The next of them that begins like this.
+fn told(states: &Receiver<String>, beginning: &str) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let state = states.recv_timeout(left).expect("the relay tells it");
         if state.starts_with(beginning) {
             return state;
         }
@@ -449,8 +464,7 @@ fn sighup_reloads_the_file_and_the_supervisor_is_told_of_every_state() {
         directory.path().join("notify"),
         directory.path().join("relay.toml"),
     );
-    let supervisor = UnixDatagram::bind(&path).unwrap();
-    supervisor.set_read_timeout(Some(PATIENCE)).unwrap();
+    let supervisor = heard(UnixDatagram::bind(&path).unwrap());
     let text = format!(
         "[[tcp]]\nlisten = \"127.0.0.1:0\"\ntarget = \"{}\"\n",
         service.local_addr().unwrap()

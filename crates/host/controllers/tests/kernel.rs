@@ -4,9 +4,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{PoisonError, RwLock};
 
 use longhaul_controllers::{Controller, ControllerError, Name, Wanted, list, load, unload};
 use socket2::SockRef;
+
+/// Whoever lists the kernel's maps holds all of them meanwhile, those of other tests as well.
+static MAPS: RwLock<()> = RwLock::new(());
 
 /// A controller in the kernel, taken out at the end.
 struct Loaded(Name);
@@ -74,6 +78,7 @@ fn carry(name: &str, bytes: usize) -> sys::tcp_info::TcpInfo {
 
 #[test]
 fn each_controller_carries_a_transfer_and_is_gone_afterwards() {
+    let _shared = MAPS.read().unwrap_or_else(PoisonError::into_inner);
     for (controller, name) in [
         (Controller::HighSpeed, "lh_t_highspeed"),
         (Controller::WestwoodPlus, "lh_t_westwood"),
@@ -92,6 +97,7 @@ fn each_controller_carries_a_transfer_and_is_gone_afterwards() {
 
 #[test]
 fn newreno_starts_with_the_threshold_that_was_asked_for() {
+    let _shared = MAPS.read().unwrap_or_else(PoisonError::into_inner);
     let _loaded = Loaded::new(Controller::NewReno, "lh_t_reno_37", Some(37));
     let info = carry("lh_t_reno_37", 1000);
     assert_eq!(info.snd_ssthresh, Some(37));
@@ -101,6 +107,7 @@ fn newreno_starts_with_the_threshold_that_was_asked_for() {
 
 #[test]
 fn a_hundred_loads_and_unloads_leave_nothing_behind() {
+    let _alone = MAPS.write().unwrap_or_else(PoisonError::into_inner);
     for _ in 0..100 {
         drop(Loaded::new(Controller::WestwoodPlus, "lh_t_hundred", None));
     }
@@ -112,6 +119,7 @@ fn a_hundred_loads_and_unloads_leave_nothing_behind() {
 
 #[test]
 fn a_name_is_given_once_and_only_what_is_there_is_taken_out() {
+    let _shared = MAPS.read().unwrap_or_else(PoisonError::into_inner);
     let loaded = Loaded::new(Controller::NewReno, "lh_t_once", None);
     let again = load(&Wanted {
         controller: Controller::NewReno,
@@ -128,6 +136,7 @@ fn a_name_is_given_once_and_only_what_is_there_is_taken_out() {
 
 #[test]
 fn a_connection_keeps_its_controller_when_that_is_taken_out() {
+    let _shared = MAPS.read().unwrap_or_else(PoisonError::into_inner);
     let loaded = Loaded::new(Controller::HighSpeed, "lh_t_keeps", None);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -318,9 +318,10 @@ mod tests {
 
     #[test]
     fn a_worker_takes_its_configuration_and_answers() {
-        let logs = std::env::temp_dir();
+        let folder = tempfile::tempdir().unwrap();
+        let logs = folder.path();
         let script = "read line; echo noise; echo \"{\\\"got\\\": $line}\"; read line; echo '{\"asked\": 1}'";
-        let mut worker = Worker::start("echo-worker", shell(script), &42, &logs).unwrap();
+        let mut worker = Worker::start("echo-worker", shell(script), &42, logs).unwrap();
         let limit = Duration::from_secs(10);
         let got = worker
             .wait_for("an answer", limit, |value| value["got"].as_i64())
@@ -333,9 +334,10 @@ mod tests {
 
     #[test]
     fn a_worker_that_dies_leaves_its_last_words() {
-        let logs = std::env::temp_dir();
+        let folder = tempfile::tempdir().unwrap();
+        let logs = folder.path();
         let script = "read line; echo 'no such thing' >&2; exit 3";
-        let mut worker = Worker::start("dying-worker", shell(script), &(), &logs).unwrap();
+        let mut worker = Worker::start("dying-worker", shell(script), &(), logs).unwrap();
         let limit = Duration::from_secs(10);
         let error = worker
             .wait_for("an answer", limit, |_| Some(()))
@@ -351,11 +353,12 @@ mod tests {
 
     #[test]
     fn a_wait_ends_with_the_process_that_the_answer_depends_on() {
-        let logs = std::env::temp_dir();
+        let folder = tempfile::tempdir().unwrap();
+        let logs = folder.path();
         let waiting = "read line; read line";
-        let mut client = Worker::start("waiting-worker", shell(waiting), &(), &logs).unwrap();
+        let mut client = Worker::start("waiting-worker", shell(waiting), &(), logs).unwrap();
         let mut link =
-            Worker::start("broken-worker", shell("read line; exit 7"), &(), &logs).unwrap();
+            Worker::start("broken-worker", shell("read line; exit 7"), &(), logs).unwrap();
         let error = client
             .wait_watching(
                 "the end of an upload",

@@ -279,8 +279,7 @@ fn wrong_path() -> Outcome {
 fn losses() -> Outcome {
     let loss = LossSpec::Bernoulli(LossRate::per_billion(20_000_000).ok_or("2 %")?);
     let path = symmetric(Duration::from_millis(40), 100, loss);
-    let bench = Bench::new(&path)?;
-    let reading = bench.measure(Depth::Thorough)?;
+    let reading = in_time(&path, |bench| bench.measure(Depth::Thorough))?;
     for direction in Direction::BOTH {
         let seen = reading.direction(direction);
         let predicted: Vec<u64> = (0..seen.sent)
@@ -294,7 +293,7 @@ fn losses() -> Outcome {
             ),
         )?;
     }
-    bench.stop().map(|_| ())
+    Ok(())
 }
 
 fn goodput() -> Outcome {
@@ -396,12 +395,12 @@ fn rough(family: Family) -> Outcome {
 fn readings() -> Outcome {
     let mut bench = Bench::new(&symmetric(Duration::from_millis(20), 20, LossSpec::None))?;
     bench.tell("sample 0.02")?;
-    let run = bench.transfer(Family::V4, 2_000_000)?;
+    let run = bench.transfer(Family::V4, 6_000_000)?;
     bench.tell("sample off")?;
     let (first, samples) = bench.read()?;
     say(&format!("{} samples, {first:?}", samples.len()));
     ensure(run.intact, "the data was damaged")?;
-    // 2 MB take 800 ms and more.
+    // 6 MB take 2.4 s and more: some 120 samples, of which a machine that stands still loses some.
     ensure(samples.len() > 30, format!("{} samples", samples.len()))?;
     let peak = |sample: &Sample| sample.forward.queue_peak_bytes;
     let highest = samples.iter().map(peak).max().unwrap_or(0);
@@ -415,7 +414,7 @@ fn readings() -> Outcome {
         format!("{highest} in the samples, {counters:?}"),
     )?;
     ensure(
-        carried <= counters.delivered.bytes && carried > 1_900_000,
+        carried <= counters.delivered.bytes && carried > 5_900_000,
         format!("{carried} in the samples, {counters:?}"),
     )?;
     for sample in &samples {

@@ -28,6 +28,10 @@ const FIRST: RawFd = 3;
 /// More than any configuration has listeners; a number beyond it is a mistake.
 const MOST: RawFd = 1024;
 
+/// How long a state that is told once waits for a full queue: the kernel keeps ten messages that nobody has read
+/// (`net.unix.max_dgram_qlen`).
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The variable in which a process tells its successor of its listeners: descriptors, separated by commas.
 const INHERITED: &str = "LONGHAUL_LISTENERS";
 
@@ -146,8 +150,13 @@ pub fn notify(state: &str) -> io::Result<()> {
     };
     let address = address(&path)?;
     let socket = UnixDatagram::unbound()?;
-    // A supervisor that does not read must not hold up whoever tells.
-    socket.set_nonblocking(true)?;
+    // A supervisor that does not read must not hold up whoever tells for long.
+    if state.starts_with("WATCHDOG=") {
+        // The next one says the same.
+        socket.set_nonblocking(true)?;
+    } else {
+        socket.set_write_timeout(Some(PATIENCE))?;
+    }
     socket.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 

@@ -8,12 +8,14 @@ use std::{fs, io};
 
 use record::top::Process;
 use rustix::fs::{CWD, Mode, OFlags, RawDir};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::namespaces::numbers;
 
 /// Sockets and the processes that hold them.
 #[derive(Debug, Default)]
 pub struct ProcessTable {
+    /// When the last look began, and how much of a processor it took: a standstill of the machine is no cost.
     scanned: Option<(Instant, Duration)>,
 }
 
@@ -34,14 +36,24 @@ impl ProcessTable {
         {
             return None;
         }
+        let spent = processor_time();
         let mut found = BTreeMap::new();
         for pid in numbers(Path::new("/proc")) {
             // A process that ends meanwhile, or belongs to somebody else, has no sockets to tell of.
             let _ = sockets_of(pid, &mut found);
         }
-        self.scanned = Some((began, began.elapsed()));
+        self.scanned = Some((began, processor_time().saturating_sub(spent)));
         Some(found)
     }
+}
+
+/// Of this thread.
+fn processor_time() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(spent.tv_sec).unwrap_or(0),
+        u32::try_from(spent.tv_nsec).unwrap_or(0),
+    )
 }
 
 fn sockets_of(pid: u32, found: &mut BTreeMap<u32, Process>) -> io::Result<()> {
@@ -98,6 +110,9 @@ mod tests {
         let found = table.look().unwrap();
         assert_eq!(found[&inode].pid, std::process::id());
         assert!(!found[&inode].name.is_empty());
+        let (_, cost) = table.scanned.expect("it was noted");
+        // Just now, however long this machine has stood still.
+        table.scanned = Some((Instant::now() + Duration::from_mins(1), cost));
         assert_eq!(table.look(), None);
     }
 

@@ -37,6 +37,8 @@ pub(super) struct KernelHost {
     packet: Vec<u8>,
     ending: Ending,
     late: Duration,
+    /// When this thread was last seen to run.
+    looked: Time,
 }
 
 const DEVICE: &str = "play0";
@@ -111,6 +113,7 @@ impl KernelHost {
             packet: vec![0; 65_536],
             ending: Ending::None,
             late: Duration::ZERO,
+            looked: Time::ZERO,
         })
     }
 
@@ -181,11 +184,14 @@ impl Host for KernelHost {
 
     fn next_sent(&mut self, until: Time) -> Result<Option<Sent>, PlayError> {
         loop {
+            let before = self.now();
+            // Nothing between two looks takes time; where it did, this thread did not run.
+            self.late = self.late.max(before.since(self.looked));
+            self.looked = before;
             self.take_packets()?;
             if let Some(sent) = self.sent.pop_front() {
                 return Ok(Some(sent));
             }
-            let before = self.now();
             let left = until.since(before);
             if left.is_zero() {
                 return Ok(None);
@@ -193,7 +199,8 @@ impl Host for KernelHost {
             let nap = left.min(NAP);
             let woken = realtime::wait_readable([self.tun.as_fd()], Some(nap));
             woken.map_err(wire("wait for"))?;
-            let slept = self.now().since(before);
+            self.looked = self.now();
+            let slept = self.looked.since(before);
             self.late = self.late.max(slept.saturating_sub(nap));
         }
     }

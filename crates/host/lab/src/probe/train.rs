@@ -28,6 +28,10 @@ const SHORTEST_WAIT: Duration = Duration::from_micros(100);
 const SUPERPACKET: u64 = 44;
 /// Beyond what the path should take, how long to wait for what may be lost.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Whoever did not look at the clock for so long did not run: waits here are a tenth of it.
+const STANDSTILL: Duration = Duration::from_millis(10);
+/// A machine that stands still for longer than this in all is too busy to measure with.
+const STANDSTILLS: Duration = Duration::from_secs(1);
 
 /// Fills in the rates of both directions and adds the losses met.
 pub(super) fn measure(
@@ -60,9 +64,19 @@ fn run(trains: &mut [Train], sockets: &Sockets) -> Result<(), ProbeError> {
     let mut inbox = Inbox::new();
     let started = Instant::now();
     let of_all = |span: fn(&Train) -> Duration| trains.iter().map(span);
-    let deadline = of_all(|train| train.deadline).max().unwrap_or_default();
+    let mut deadline = of_all(|train| train.deadline).max().unwrap_or_default();
+    let latest = deadline + STANDSTILLS;
     let tick = of_all(|train| train.tick).min().unwrap_or(TICK);
-    while started.elapsed() < deadline {
+    let mut looked = Duration::ZERO;
+    loop {
+        // The clock before the sockets: what has come by then is read. Time in which this thread did not run is
+        // no packet's.
+        let now = started.elapsed();
+        let gap = now.saturating_sub(looked);
+        if gap > STANDSTILL {
+            deadline = (deadline + gap).min(latest);
+        }
+        looked = now;
         let (mut sending, mut pending) = (false, false);
         for train in &mut *trains {
             train.send_due(sockets, started)?;
@@ -70,7 +84,7 @@ fn run(trains: &mut [Train], sockets: &Sockets) -> Result<(), ProbeError> {
             sending |= train.sent < train.count;
             pending |= !train.is_complete();
         }
-        if !pending {
+        if !pending || now >= deadline {
             break;
         }
         let wait = if sending { tick } else { TICK };

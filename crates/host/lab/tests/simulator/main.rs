@@ -39,10 +39,10 @@ const MEDIAN_CELL: f64 = 0.05;
 const WORST_CELLS: f64 = 0.15;
 /// Loss-free windows differ by at most so much, in the mean over a trace.
 const WINDOWS: f64 = 0.05;
-/// The kernel's windows are those of the middle run of so many: HyStart ends slow start when single ACKs come 2 ms
-/// apart or a round trip takes 4 ms more (`net/ipv4/tcp_cubic.c`), so that one stall of the machine makes
-/// another trace of it.
-const RUNS_FOR_WINDOWS: usize = 5;
+/// Where single packets or moments are compared, the middle of so many runs on the kernel counts: HyStart ends slow
+/// start when single ACKs come 2 ms apart or a round trip takes 4 ms more (`net/ipv4/tcp_cubic.c`), and one stall of
+/// the machine makes another trace of it.
+const RUNS: usize = 5;
 /// Transfers that share the machine; none of them loads it by itself.
 const AT_ONCE: usize = 6;
 const STEP: Duration = Duration::from_millis(10);
@@ -207,18 +207,18 @@ fn windows() -> Result {
         let step = Duration::from_millis(2);
         let simulated = simulated::bulk(&path, algorithm, bytes, step)?;
         let mut runs = Vec::new();
-        for _ in 0..RUNS_FOR_WINDOWS {
+        for _ in 0..RUNS {
             let kernel = kernel::bulk(&path, algorithm, bytes, step)?;
             runs.push((difference_of_windows(&kernel, &simulated), kernel));
         }
         runs.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let (off, kernel) = &runs[RUNS_FOR_WINDOWS / 2];
+        let (off, kernel) = &runs[RUNS / 2];
         let text = format!(
             "{algorithm}, {rtt} ms, {rate} Mbit/s: windows {:.1} % off in the mean ({:.1} to {:.1} %), last {:?} \
              and {:?}, {:.3} s and {:.3} s",
             off * 100.0,
             runs[0].0 * 100.0,
-            runs[RUNS_FOR_WINDOWS - 1].0 * 100.0,
+            runs[RUNS - 1].0 * 100.0,
             kernel.windows.last().map(|last| last.1),
             simulated.windows.last().map(|last| last.1),
             kernel.seconds,
@@ -255,6 +255,7 @@ fn difference_of_windows(kernel: &Trace, simulated: &Trace) -> f64 {
 /// one and the buffer has grown: on the kernel it takes two round trips or one, from run to run (seen: 402 ms
 /// and 209 ms). Our programs are never late, so ours takes two, and the kernel's either as many or as the third.
 fn reuse() -> Result {
+    const UPLOADS: u32 = 5;
     let path = PathSpec::symmetric(
         Duration::from_micros(200_400),
         Some(Rate::mbit_per_s(100)),
@@ -264,8 +265,15 @@ fn reuse() -> Result {
     );
     let sizes = (600, 102_400, 230);
     let pause = Duration::from_millis(2);
-    let kernel = kernel::uploads(&path, sizes, 5, pause)?;
-    let simulated = simulated::uploads(&path, sizes, 5, pause)?;
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        runs.push(kernel::uploads(&path, sizes, UPLOADS, pause)?);
+    }
+    // Of an odd number, so that each is a time that was measured.
+    let kernel: Vec<f64> = (0..runs[0].len())
+        .map(|upload| median(&runs.iter().map(|run| run[upload]).collect::<Vec<_>>()))
+        .collect();
+    let simulated = simulated::uploads(&path, sizes, UPLOADS, pause)?;
     let text = format!("kernel {kernel:.1?} ms, simulated {simulated:.1?} ms");
     say(&text);
     for (number, (one, other)) in kernel.iter().zip(&simulated).enumerate() {

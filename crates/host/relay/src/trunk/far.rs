@@ -147,13 +147,10 @@ impl Exchange {
             Err(lost) => lost,
         };
         let engine = wan.engine();
-        self.site.tell(TrunkEvent::WanLost(WanLost::of(
-            &engine.name,
-            &wan,
-            joined_at,
-            &lost,
-        )));
+        let told = WanLost::of(&engine.name, &wan, joined_at, &lost);
+        // Whoever hears of it and asks for the state gets the one that it speaks of.
         engine.connection_down(wan.id);
+        self.site.tell(TrunkEvent::WanLost(told));
         drop(place);
     }
 

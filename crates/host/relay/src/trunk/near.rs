@@ -194,13 +194,10 @@ impl Line {
             rtt_s: wan.tcp_info().map(|info| info.rtt.as_secs_f64()),
         }));
         let lost = wan.carry().await;
-        self.site.tell(TrunkEvent::WanLost(WanLost::of(
-            &self.engine.name,
-            &wan,
-            joined_at,
-            &lost,
-        )));
+        let told = WanLost::of(&self.engine.name, &wan, joined_at, &lost);
+        // Whoever hears of it and asks for the state gets the one that it speaks of.
         self.engine.connection_down(id);
+        self.site.tell(TrunkEvent::WanLost(told));
         Outcome::Lost(lost)
     }
 

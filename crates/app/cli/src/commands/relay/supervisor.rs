@@ -5,6 +5,7 @@ use std::time::Duration;
 use relay::Event;
 use sys::supervision;
 use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
 
 /// A listener for events that tells the supervisor of those that are its business, and then `next` of all.
 pub(super) fn told_as_well(
@@ -51,6 +52,8 @@ pub(super) fn feed_watchdog() -> Option<JoinHandle<()>> {
     let every = supervision::watchdog_interval()? / 2;
     Some(tokio::spawn(async move {
         let mut ticks = tokio::time::interval(every.max(Duration::from_millis(1)));
+        // One after a standstill says as much as all that were missed.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             tell("WATCHDOG=1");
