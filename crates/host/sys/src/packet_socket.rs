@@ -171,28 +171,35 @@ fn run(
     mut on_frame: impl FnMut(CapturedFrame<'_>),
 ) -> io::Result<CaptureSummary> {
     let mut summary = CaptureSummary::default();
-    let mut ending = false;
+    let mut kept = 0;
     loop {
-        let frames = ring.drain(&mut on_frame);
-        summary.frames += frames;
-        if ending && frames == 0 {
-            summary.dropped = ring.dropped()?;
+        summary.frames += ring.drain(&mut on_frame);
+        let [_, stop] = wait_readable([ring.as_fd(), stopped.as_fd()], None)?;
+        let (more, dropped) = ring.statistics()?;
+        kept += more;
+        summary.dropped += dropped;
+        if stop {
+            break;
+        }
+    }
+    loop {
+        summary.frames += ring.drain(&mut on_frame);
+        if summary.frames >= kept {
             return Ok(summary);
         }
-        if ending {
-            continue;
-        }
-        let [_, stop] = wait_readable([ring.as_fd(), stopped.as_fd()], None)?;
-        if stop {
-            // The block that the kernel is filling becomes ours when its time is up.
-            thread::sleep(RETIRE * 3);
-            ending = true;
+        // The block that the kernel is filling becomes ours when its time is up and the kernel's timer runs.
+        let [ready] = wait_readable([ring.as_fd()], Some(PATIENCE))?;
+        if !ready {
+            summary.dropped += kept - summary.frames;
+            return Ok(summary);
         }
     }
 }
 
 /// A block that is not full is handed over after this time.
 const RETIRE: Duration = Duration::from_millis(10);
+/// Longer than any processor stands still; a kernel that has not handed over a block by then will not.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// In the calling thread's namespace.
 fn open(interface: &str, snapshot_length: u32) -> Result<(Ring, LinkType), CaptureError> {

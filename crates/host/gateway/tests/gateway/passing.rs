@@ -242,9 +242,10 @@ async fn what_is_not_passed_on_is_not_implemented() {
 
 #[tokio::test]
 async fn an_origin_that_is_not_there_is_said_to_be_unavailable() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = listener.local_addr().unwrap();
-    drop(listener);
+    // Bound, and not listening, until the end of the test.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = socket.local_addr().unwrap();
     let store = library(gateway(nobody, "new", true).await, "lab", CLIENT);
     let error = store.head(&Path::from("k")).await.unwrap_err().to_string();
     assert!(error.contains("503"), "{error}");

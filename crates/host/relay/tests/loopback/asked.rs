@@ -6,7 +6,9 @@ use longhaul_relay::{Config, EndedBy, Phase, TcpOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::harness::{Relay, digest, listen, noise, read_exactly, read_head, read_to_end, within};
+use crate::harness::{
+    Relay, digest, listen, nobody, noise, read_exactly, read_head, read_to_end, within,
+};
 use crate::tls::done;
 
 fn options(to: &[&str]) -> TcpOptions {
@@ -122,8 +124,7 @@ async fn without_a_list_there_is_no_proxy() {
 
 #[tokio::test]
 async fn a_target_that_is_not_there_is_told_in_the_clients_own_language() {
-    let (server, address) = listen().await;
-    drop(server);
+    let (_nobody, address) = nobody();
     let mut relay = start(options(&["*"])).await;
     let mut client = relay.connect().await;
     let asking = format!("CONNECT {address} HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -8,7 +8,7 @@ use units::Span;
 
 use std::time::Duration;
 
-use crate::harness::{Relay, listen, plain, read_exactly, within};
+use crate::harness::{Relay, close, listen, nobody, plain, read_exactly, within};
 
 /// A relay to all of them, which looks at none by itself.
 fn to(targets: &[&TcpListener], by: Balance) -> TcpOptions {
@@ -78,7 +78,7 @@ async fn a_reserve_takes_over_unseen_and_the_first_comes_back_after_its_rest() {
     options.balance.rest = Some(Span::from(Duration::from_millis(300)));
     let mut relay = start(options).await;
     arrive(&relay, &first).await;
-    drop(first);
+    close(first);
     arrive(&relay, &second).await;
     assert_eq!(state(&mut relay).await, (at.to_string(), false));
     let first = TcpListener::bind(at).await.unwrap();
@@ -100,7 +100,8 @@ async fn a_reserve_takes_over_unseen_and_the_first_comes_back_after_its_rest() {
 async fn where_no_target_is_there_the_client_is_reset_and_the_last_reason_told() {
     let ((first, _), (second, _)) = (listen().await, listen().await);
     let options = to(&[&first, &second], Balance::RoundRobin);
-    drop((first, second));
+    close(first);
+    close(second);
     let mut relay = start(options).await;
     let mut client = relay.connect().await;
     assert!(within(client.read_u8()).await.is_err());
@@ -148,8 +149,7 @@ async fn answer(listener: TcpListener, ill: usize) {
 
 #[tokio::test]
 async fn http_requests_are_served_by_the_reserve_as_well() {
-    let ((first, at), (second, reserve)) = (listen().await, listen().await);
-    drop(first);
+    let ((_nobody, at), (second, reserve)) = (nobody(), listen().await);
     let mut options = plain(at);
     options.balance.also = vec![reserve.to_string()];
     options.balance.check_every = Some(Setting::Off);

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use longhaul_relay::{Config, Event, HttpOptions, Order, RunError};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -155,6 +155,21 @@ pub(crate) async fn once(relay: &Relay, request: &[u8]) -> String {
     let mut client = relay.connect().await;
     client.write_all(request).await.unwrap();
     String::from_utf8_lossy(&read_to_end(&mut client).await).into_owned()
+}
+
+/// An address where nobody listens, for as long as the socket is kept. A listener that was dropped may live on for a
+/// moment in a process that another test starts, and its port may be given to somebody else.
+pub(crate) fn nobody() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// Ends listening, also for the copy that a process holds which another test is starting.
+pub(crate) fn close(listener: TcpListener) {
+    rustix::net::shutdown(&listener, rustix::net::Shutdown::Both).unwrap();
+    drop(listener);
 }
 
 pub(crate) async fn listen() -> (TcpListener, SocketAddr) {

@@ -4,7 +4,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use units::Span;
 
-use crate::harness::{Relay, listen, once, plain, read_head, read_to_end, within};
+use crate::harness::{Relay, listen, nobody, once, plain, read_head, read_to_end, within};
 
 fn outcome(event: &Event) -> (Option<u16>, EndedBy, Phase) {
     match event {
@@ -108,8 +108,7 @@ async fn heads_that_are_too_long_or_too_slow_are_refused() {
 async fn an_absent_silent_or_babbling_origin_is_told_apart() {
     within(async {
         let get = b"GET /a?secret HTTP/1.1\r\nHost: o\r\n\r\n";
-        let (listener, target) = listen().await;
-        drop(listener);
+        let (_nobody, target) = nobody();
         let mut relay = Relay::start(plain(target)).await;
         assert!(once(&relay, get).await.starts_with("HTTP/1.1 502 "));
         let done = relay.request_done().await;

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use units::Span;
 
-use crate::harness::{Relay, digest, listen, noise, read_exactly, read_to_end, within};
+use crate::harness::{Relay, digest, listen, nobody, noise, read_exactly, read_to_end, within};
 
 fn options(target: SocketAddr) -> TcpOptions {
     TcpOptions {
@@ -192,8 +192,7 @@ async fn urgent_data_stays_where_it_is_in_the_stream() {
 
 #[tokio::test]
 async fn a_target_that_refuses_resets_the_client() {
-    let (listener, target) = listen().await;
-    drop(listener);
+    let (_nobody, target) = nobody();
     let mut relay = start(options(target)).await;
     let mut client = relay.connect().await;
     let error = end_of(&mut client).await.unwrap_err();

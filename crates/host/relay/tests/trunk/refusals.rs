@@ -3,9 +3,9 @@
 use longhaul_relay::Event;
 use longhaul_relay::trunk::{Identity, SecurityOptions, TrunkEvent};
 use tokio::io::AsyncReadExt as _;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
-use crate::harness::{End, echo, far, listen, near, plain, within};
+use crate::harness::{End, echo, far, near, plain, within};
 
 /// The reason with which a client of `target` is reset.
 async fn reason(allow: &str, target: &str) -> String {
@@ -22,11 +22,12 @@ async fn reason(allow: &str, target: &str) -> String {
     here.reason.unwrap().to_owned()
 }
 
-/// A port of loopback where nobody listens.
-async fn nobody() -> String {
-    let (listener, address) = listen().await;
-    drop(listener);
-    address.to_string()
+/// A port of loopback where nobody listens, for as long as the socket is kept.
+fn nobody() -> (TcpSocket, String) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    (socket, address)
 }
 
 #[tokio::test]
@@ -55,7 +56,7 @@ async fn a_name_does_not_lead_out_of_an_allowed_block() {
 #[tokio::test]
 async fn a_refused_target_is_reset_with_its_reason() {
     within(async {
-        let target = nobody().await;
+        let (_nobody, target) = nobody();
         assert_eq!(
             reason("127.0.0.0/8:1024-65535", &target).await,
             "target-refused"

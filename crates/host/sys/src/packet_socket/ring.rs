@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use crate::packet_socket::CapturedFrame;
 
-/// Bytes per block: several of the largest frames (64 KiB) fit, if not cut.
-const BLOCK: u32 = 1 << 20;
-/// Blocks: 16 MiB, which at 100 Mbit/s of uncut frames outlast a reader that is late by a second.
-const BLOCKS: u32 = 16;
+/// Bytes per block: one of the largest frames (64 KiB) fits, if not cut.
+const BLOCK: u32 = 1 << 17;
+/// Blocks, 16 MiB of them. One with a frame in it is handed over every 10 ms, however empty it is: their number, not
+/// their size, outlasts a reader that is late by a second.
+const BLOCKS: u32 = 128;
 /// What `TPACKET_V3` wants to hear though frames have no fixed size; divides [`BLOCK`].
 const NOMINAL_FRAME: u32 = 1 << 11;
 
@@ -142,8 +143,8 @@ impl Ring {
         }
     }
 
-    /// Frames dropped since the last call (`packet(7)`, `PACKET_STATISTICS`).
-    pub(super) fn dropped(&self) -> io::Result<u64> {
+    /// Frames put into the ring, and frames dropped, since the last call (`packet(7)`, `PACKET_STATISTICS`).
+    pub(super) fn statistics(&self) -> io::Result<(u64, u64)> {
         let mut statistics = Statistics::default();
         let mut length = length_of(&statistics);
         // SAFETY: both outlive the call, and `length` is the structure's size.
@@ -159,7 +160,9 @@ impl Ring {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(statistics.dropped.into())
+        // The kernel counts those it dropped among its frames.
+        let kept = statistics.frames.saturating_sub(statistics.dropped);
+        Ok((kept.into(), statistics.dropped.into()))
     }
 }
 
@@ -186,17 +189,16 @@ unsafe fn read_block(block: NonNull<u8>, on_frame: &mut impl FnMut(CapturedFrame
         let bytes = std::slice::from_raw_parts(block.as_ptr(), BLOCK as usize);
         (bytes, &*block.cast::<BlockHeader>().as_ptr())
     };
-    let mut frames = 0;
     let mut offset = header.offset_to_first_frame as usize;
     for _ in 0..header.frame_count {
         let Some((frame, next)) = read_frame(bytes, offset) else {
             break;
         };
         on_frame(frame);
-        frames += 1;
         offset += next;
     }
-    frames
+    // As the kernel counts them, to whom its account is compared.
+    header.frame_count.into()
 }
 
 /// The frame at `offset` and the distance to the next one. `None` where the kernel contradicts itself.
