@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""What the S3 gateway brings over distance, and what its encryption costs.
+
+    cargo build --release -p longhaul-cli
+    bench/gateway.py wan [--rounds 3] [--large 480]    root: 200 ms, 1 Gbit/s; a client with one connection
+    bench/gateway.py loopback [--rounds 9]                a bucket that is encrypted beside one that is not
+
+`wan` has `longhaul lab up` make the path and the store behind it, starts the gateway on a host of its own beside the
+client, waits until its pool is ready, and lets curl put and get objects over one connection each, plain and encrypted in
+turns. Every GET is compared with what was put. Beside each time stands its bound: the round trips that the verb needs (a
+PUT in parts three: begin, parts, complete; all else one) and the bytes at the path's rate, 1448 of 1500. The lab's store
+takes objects of up to 512 MiB.
+`loopback` alternates both buckets within a round and gives the median of the rounds' ratios. Its pools are cold: a hot
+connection is paced at what priming measured, and that would be measured again.
+Everything that it starts ends with it. Figures are printed as lines of `name value unit`.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MIB = 1 << 20
+RTT_S, RATE = 0.2, 1e9
+# The lab's store has these.
+ACCESS, SECRET = "longhaul-lab", "longhaul-lab-secret"
+# Two gateways in front of the same bucket, because one has one rule for a bucket.
+KINDS = {"plain": "", "sealed": 'encrypt = "main"'}
+
+PATH = """
+name = "bench-gateway"
+title = "200 ms, 1 Gbit/s"
+seed = 9
+[path]
+rtt = "200 ms"
+rate = "1 Gbit/s"
+queue = "1 BDP"
+[hosts.client]
+congestion-control = "cubic"
+[hosts.origin]
+congestion-control = "cubic"
+[hosts.relay]
+sysctls = { "net.ipv4.tcp_slow_start_after_idle" = "0" }
+[relays.gateway]
+[[workloads]]
+name = "1 MiB"
+bytes = "1 MiB"
+[[arms]]
+name = "relay"
+relay = "gateway"
+[experiment]
+runs = 1
+block = 1
+"""
+
+
+class Failure(Exception):
+    """What a user can do something about."""
+
+
+class Processes(contextlib.ExitStack):
+    """Processes that end with the block, the last first."""
+
+    def start(self, *command, until, feed=None, stream="stdout", **more):
+        log = self.enter_context(tempfile.TemporaryFile("w+"))
+        pipes = {"stdout": log, "stderr": log, stream: subprocess.PIPE}
+        process = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.PIPE if feed else subprocess.DEVNULL, text=True, **pipes, **more
+        )
+        self.callback(self.end, process)
+        if feed:
+            process.stdin.write(feed + "\n")
+            process.stdin.flush()
+        talk = getattr(process, stream)
+        said = []
+        for line in talk:
+            said.append(line)
+            if until in line:
+                # What comes later is read, so that nobody waits for a full pipe.
+                threading.Thread(target=talk.read, daemon=True).start()
+                return line
+        log.seek(0)
+        words = ("".join(said) + log.read()).strip()[-500:]
+        raise Failure(f"`{' '.join(map(str, command))}` ended before it was ready: {words}")
+
+    @staticmethod
+    def end(process):
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def configuration(folder, kind, listen, origin):
+    """A gateway that encrypts, or does not."""
+    path = folder / f"{kind}.toml"
+    path.write_text(
+        f'listen = "{listen}"\norigin = "http://{origin}"\n'
+        f'credentials = {{ access-key = "{ACCESS}", secret-env = "SECRET" }}\n'
+        f'client = [{{ access-key = "{ACCESS}", secret-env = "SECRET" }}]\n'
+        f'key = [{{ name = "main", env = "KEY" }}]\n[[bucket]]\nname = "lab"\n{KINDS[kind]}\n'
+    )
+    return path
+
+
+def environment():
+    return {**os.environ, "SECRET": SECRET, "KEY": "5a" * 32}
+
+
+def curl(url, *words, within=()):
+    """Seconds from the first byte of the handshake to the last of the answer."""
+    signed = ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", f"{ACCESS}:{SECRET}"]
+    signed += ["-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"]
+    command = [*within, "curl", "--silent", "--show-error", "--fail-with-body", "--write-out", "%{stderr}%{time_total}"]
+    done = subprocess.run(
+        [*map(str, command), *signed, *map(str, words), url], capture_output=True, text=True, timeout=280, check=False
+    )
+    if done.returncode:
+        raise Failure(f"curl {url}: {done.stderr.strip()[-300:]} {done.stdout[-300:]}")
+    return float(done.stderr.strip().split()[-1])
+
+
+def put(endpoint, key, file, within=()):
+    return curl(f"http://{endpoint}/lab/{key}", "--upload-file", file, within=within)
+
+
+def get(endpoint, key, file, within=(), compare=True):
+    """As [`put`]; afterwards compares with what was put."""
+    into = file.with_suffix(".back") if compare else pathlib.Path("/dev/null")
+    seconds = curl(f"http://{endpoint}/lab/{key}", "--output", into, within=within)
+    if compare:
+        same = subprocess.run(["cmp", "--silent", file, into], check=False).returncode == 0
+        into.unlink()
+        if not same:
+            raise Failure(f"{key} is not what was put")
+    return seconds
+
+
+def made(folder, mib):
+    """A file that cannot be compressed."""
+    path = folder / f"object-{mib}"
+    with path.open("wb") as file:
+        for _ in range(mib):
+            file.write(os.urandom(MIB))
+    return path
+
+
+def bound(round_trips, size):
+    return round_trips * RTT_S + size * 8 * 1500 / 1448 / RATE
+
+
+def say(name, seconds, limit):
+    middle = statistics.median(seconds)
+    every = " ".join(f"{value:.3f}" for value in seconds)
+    print(f"{name} {middle:.3f} s ({middle / limit:.3f} x {limit:.3f} s; {every})", flush=True)
+
+
+def wan(binary, rounds, large_mib):
+    folder = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm"))
+    with Processes() as processes:
+        processes.callback(subprocess.run, ["rm", "-r", str(folder)], check=True)
+        scenario = folder / "path.toml"
+        scenario.write_text(PATH)
+        processes.start(
+            binary, "lab", "up", scenario, "--out", folder / "out", until="Ctrl-C ends it", stream="stderr"
+        )
+        client = [binary, "lab", "shell", "client", "--"]
+        relay = [binary, "lab", "shell", "relay-gateway", "--"]
+        store = "192.0.2.10"
+        endpoints = {}
+        for port, kind in enumerate(KINDS, 9000):
+            endpoints[kind] = f"10.10.0.20:{port}"
+            config = configuration(folder, kind, endpoints[kind], store)
+            ready = processes.start(
+                *relay, binary, "relay", "s3", "--config", config, "--path-rate", "1 Gbit/s", "--json",
+                until="pool-ready", env=environment(),
+            )
+            print(f"pool-{kind} {ready.strip()}", flush=True)
+        small, large = made(folder, 1), made(folder, large_mib)
+        for kind in KINDS:
+            seconds = [put(endpoints[kind], f"small-{kind}", small, client) for _ in range(2 * rounds + 1)]
+            say(f"put-1-mib-{kind}", seconds, bound(1, MIB))
+        puts, gets = {kind: [] for kind in KINDS}, {kind: [] for kind in KINDS}
+        for _ in range(rounds):
+            for kind in KINDS:
+                puts[kind].append(put(endpoints[kind], "large", large, client))
+                gets[kind].append(get(endpoints[kind], "large", large, client))
+        for kind in KINDS:
+            say(f"put-{large_mib}-mib-{kind}", puts[kind], bound(3, large_mib * MIB))
+            say(f"get-{large_mib}-mib-{kind}", gets[kind], bound(1, large_mib * MIB))
+        some = made(folder, 64)
+        for verb, move in (("put", put), ("get", get)):
+            seconds = move(store, "direct", some, client)
+            print(f"direct-{verb}-64-mib {64 * MIB * 8 / seconds / 1e6:.1f} Mbit/s", flush=True)
+
+
+def loopback(binary, rounds, mib):
+    folder = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm"))
+    with Processes() as processes:
+        processes.callback(subprocess.run, ["rm", "-r", str(folder)], check=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            store = f"127.0.0.1:{probe.getsockname()[1]}"
+        setup = {
+            "listen": store, "bucket": "lab", "credentials": {"access-key": ACCESS, "secret-key": SECRET},
+        }
+        processes.start(binary, "lab", "worker", "origin", feed=json.dumps(setup), until="listening")
+        endpoints = {}
+        for kind in KINDS:
+            config = configuration(folder, kind, "127.0.0.1:0", store)
+            line = processes.start(
+                binary, "relay", "s3", "--config", config, "--hot", "off", "--json",
+                until="gateway-listening", env=environment(),
+            )
+            endpoints[kind] = json.loads(line)["address"]
+        file = made(folder, mib)
+        verbs = {
+            "put": lambda kind, number: put(endpoints[kind], f"{kind}-{number % 2}", file),
+            "get": lambda kind, number: get(endpoints[kind], f"{kind}-{number % 2}", file, compare=number == 0),
+        }
+        for verb, work in verbs.items():
+            # The first two of each fill caches and pools.
+            for number in range(2):
+                for kind in KINDS:
+                    work(kind, number)
+            rows = [{kind: work(kind, number + 1) for kind in KINDS} for number in range(rounds)]
+            for kind in KINDS:
+                middle = statistics.median(row[kind] for row in rows)
+                print(f"loopback-{verb}-{kind} {mib * MIB / middle / 1e6:.0f} MB/s")
+            ratios = [row["plain"] / row["sealed"] for row in rows]
+            spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
+            print(f"loopback-{verb}-encrypted-share {statistics.median(ratios):.3f} of the plain rate ({spread})", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["wan", "loopback"])
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--large", type=int, default=480, metavar="MIB", help="the large object of `wan`, in MiB")
+    parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/longhaul")
+    arguments = parser.parse_args()
+    if not arguments.binary.is_file():
+        sys.exit(f"error: no `{arguments.binary}`; run `cargo build --release -p longhaul-cli`")
+    binary = arguments.binary.resolve()
+    try:
+        if arguments.what == "wan":
+            wan(binary, arguments.rounds or 3, arguments.large)
+        else:
+            loopback(binary, arguments.rounds or 9, 256)
+    except (Failure, subprocess.TimeoutExpired) as failure:
+        sys.exit(f"error: {failure}")
+
+
+if __name__ == "__main__":
+    main()
