@@ -275,6 +275,32 @@ fn what_is_no_segment_is_named() {
 }
 
 #[test]
+fn what_tunnels_carry_is_read() {
+    let inner =
+        "IP 10.0.0.1.40000 > 10.0.0.2.80: Flags [P.], seq 1001:1019, ack 5, win 8192, length 18";
+    for outer in [
+        "IP 192.0.2.1 > 192.0.2.2: ",
+        "IP 192.0.2.1 > 192.0.2.2: GREv0, length 70: ",
+        "IP 192.0.2.1 > 192.0.2.2: GREv0, key=0x5, seq 9, length 70: ",
+        "IP6 ::1 > ::2: GREv0, length 90: IP 192.0.2.1 > 192.0.2.2: ",
+    ] {
+        let line = format!("16:00:00.0 {outer}{inner}");
+        let read = segments(&line);
+        assert_eq!(read.len(), 1, "{line}");
+        assert_eq!(
+            (read[0].source.port, read[0].payload_len),
+            (40_000, 18),
+            "{line}"
+        );
+    }
+    let inner = inner.replace("IP", "IP6").replace("10.0.0.", "::");
+    let line = format!("16:00:00.0 IP a > b: GREv0, length 90: {inner}");
+    assert_eq!(segments(&line)[0].destination.port, 80);
+    let deep = format!("16:00:00.0 {}{inner}", "IP a > b: ".repeat(50));
+    assert_eq!(observe(&deep).0, [Observation::Other("tunnels in tunnels")]);
+}
+
+#[test]
 fn echoes_are_read_in_both_versions() {
     let text = "\
         16:00:00.0 IP a > b: ICMP echo request, id 7, seq 1, length 64\n\

@@ -201,13 +201,25 @@ fn split_parenthesis(text: &str) -> Option<(&str, &str)> {
 // === impl Body ===
 
 impl<'a> Body<'a> {
-    /// `a.1 > b.2: Flags [S], …` and everything else that has a sender and a receiver.
-    pub(super) fn read(text: &'a str) -> Option<Self> {
-        let (source, rest) = text.split_once(" > ")?;
-        let (destination, rest) = rest.split_once(": ")?;
-        if source.contains(' ') || destination.contains(' ') {
-            return None;
+    /// `a.1 > b.2: Flags [S], …` and everything else that has a sender and a receiver; of a tunnel's packet what is inside.
+    pub(super) fn read(mut text: &'a str) -> Option<Self> {
+        /// As deep as packets are looked into.
+        const MAX_DEPTH: usize = 4;
+        for _ in 0..=MAX_DEPTH {
+            let (source, rest) = text.split_once(" > ")?;
+            let (destination, rest) = rest.split_once(": ")?;
+            if source.contains(' ') || destination.contains(' ') {
+                return None;
+            }
+            match inner(rest) {
+                Some(inner) => text = inner,
+                None => return Self::between(source, destination, rest),
+            }
         }
+        Some(Self::Other("tunnels in tunnels"))
+    }
+
+    fn between(source: &'a str, destination: &'a str, rest: &'a str) -> Option<Self> {
         // `[icmp6 sum ok] `, `[udp sum ok] `: what `-v` says of checksums.
         let rest = match rest
             .strip_prefix('[')
@@ -225,6 +237,17 @@ impl<'a> Body<'a> {
         }
         Some(Self::Other(other(source, destination, rest)))
     }
+}
+
+/// `GREv0, key=0x5, length 70: IP a.1 > b.2: …`, and of IP in IP the inner packet at once; what follows `IP`.
+fn inner(text: &str) -> Option<&str> {
+    let inner = match text.strip_prefix("GREv0") {
+        Some(options) => options.split_once(": ")?.1,
+        None => text,
+    };
+    ["IP ", "IP6 "]
+        .iter()
+        .find_map(|network| inner.strip_prefix(network))
 }
 
 /// ` echo request, id 32590, seq 1, length 64`, behind `ICMP` or `ICMP6,`.
