@@ -65,20 +65,20 @@ fn by_host(connections: &[Analysed], role: Role) -> Vec<record::CensusEntry> {
             });
         entry.connections += 1;
         if let Some(syn) = flow.syn {
-            count(&mut entry.mss, or_none(syn.mss));
-            count(&mut entry.window_scale, or_none(syn.window_scale));
-            count(&mut entry.sack, yes_or_no(syn.sack_permitted));
-            count(&mut entry.timestamps, yes_or_no(syn.timestamps));
+            entry.mss.count(&or_none(syn.mss));
+            entry.window_scale.count(&or_none(syn.window_scale));
+            entry.sack.count(yes_or_no(syn.sack_permitted));
+            entry.timestamps.count(yes_or_no(syn.timestamps));
         }
         if let Some(tls) = &connection.tls {
             note_tls(entry, tls);
         }
         let banner = connection.ssh.as_ref().and_then(|ssh| match role {
-            Role::Client => ssh.client.clone(),
-            Role::Server => ssh.server.clone(),
+            Role::Client => ssh.client.as_deref(),
+            Role::Server => ssh.server.as_deref(),
         });
         if let Some(banner) = banner {
-            count(&mut entry.ssh, banner);
+            entry.ssh.count(banner);
         }
     }
     let mut entries: Vec<record::CensusEntry> = hosts.into_values().collect();
@@ -89,21 +89,17 @@ fn by_host(connections: &[Analysed], role: Role) -> Vec<record::CensusEntry> {
 
 fn note_tls(entry: &mut record::CensusEntry, tls: &TlsHandshake) {
     if let Some(version) = tls.version {
-        count(&mut entry.tls_versions, version.to_string());
+        entry.tls_versions.count(&version.to_string());
     }
     if let Some(group) = tls.group {
-        count(&mut entry.tls_groups, group.to_string());
+        entry.tls_groups.count(&group.to_string());
     }
-}
-
-fn count(values: &mut BTreeMap<String, u64>, value: String) {
-    *values.entry(value).or_default() += 1;
 }
 
 fn or_none(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| value.to_string())
 }
 
-fn yes_or_no(value: bool) -> String {
-    if value { "yes" } else { "no" }.to_owned()
+const fn yes_or_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{LimitName, LimitSeconds, Manifest};
+use crate::{LimitName, LimitSeconds, Manifest, Tally};
 
 /// The whole document.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -237,19 +237,19 @@ pub struct CensusEntry {
     /// Connections.
     pub connections: u64,
     /// Maximum segment sizes in bytes; `none` where a SYN has no such option.
-    pub mss: std::collections::BTreeMap<String, u64>,
+    pub mss: Tally,
     /// Window-scale shifts; `none` where a SYN has no such option.
-    pub window_scale: std::collections::BTreeMap<String, u64>,
+    pub window_scale: Tally,
     /// SACK permitted: `yes` or `no`.
-    pub sack: std::collections::BTreeMap<String, u64>,
+    pub sack: Tally,
     /// Timestamps: `yes` or `no`.
-    pub timestamps: std::collections::BTreeMap<String, u64>,
+    pub timestamps: Tally,
     /// TLS versions that were agreed.
-    pub tls_versions: std::collections::BTreeMap<String, u64>,
+    pub tls_versions: Tally,
     /// Key-exchange groups that were agreed.
-    pub tls_groups: std::collections::BTreeMap<String, u64>,
+    pub tls_groups: Tally,
     /// What the host calls itself in SSH.
-    pub ssh: std::collections::BTreeMap<String, u64>,
+    pub ssh: Tally,
 }
 
 /// The two directions of a connection.

@@ -14,12 +14,14 @@ mod limits;
 mod manifest;
 pub mod page;
 pub mod play;
+mod tally;
 pub mod top;
 pub mod tune;
 pub mod what_if;
 
 pub use limits::{LimitName, LimitSeconds};
 pub use manifest::Manifest;
+pub use tally::Tally;
 
 /// The version of [`explain::Document`]; [`lab::VERSION`] is that of the other.
 pub const VERSION: u32 = 1;

@@ -2,8 +2,7 @@
 
 mod linked;
 
-use std::collections::BTreeMap;
-
+use record::Tally;
 use record::explain::{CensusEntry, Connection, Document};
 
 use super::page::{Page, rtt};
@@ -122,11 +121,11 @@ fn row(connection: &Connection) -> Vec<String> {
 
 /// Which options, versions and groups are in use, per host.
 fn census(page: &mut Page, document: &Document) {
-    let counted = |values: &BTreeMap<String, u64>| {
+    let counted = |values: &Tally| {
         let each: Vec<String> = values
             .iter()
             .map(|(value, count)| match values.len() {
-                1 => value.clone(),
+                1 => value.to_owned(),
                 _ => format!("{value} ({count})"),
             })
             .collect();
