@@ -1,7 +1,8 @@
-//! The relay as a library: serves a configuration file until standard input ends, and prints each event.
+//! The relay as a library: serves a configuration file until standard input ends, and prints each event; with
+//! `--quiet`, warnings alone.
 //!
 //! ```sh
-//! cargo run --release -p longhaul-relay --example serve -- examples/relay.toml
+//! cargo run --release -p longhaul-relay --example serve -- examples/relay.toml [--quiet]
 //! ```
 //!
 //! Builds in a fraction of the time of the whole binary, so benchmarks of the relay alone can use it.
@@ -10,13 +11,18 @@
 
 use std::error::Error;
 
-use longhaul_relay::{Config, Order};
+use longhaul_relay::{Config, Event, Order};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: serve FILE.toml")?;
+    let path = std::env::args()
+        .nth(1)
+        .ok_or("usage: serve FILE.toml [--quiet]")?;
+    let quiet = std::env::args()
+        .nth(2)
+        .is_some_and(|word| word == "--quiet");
     let config = Config::from_toml(&std::fs::read_to_string(path)?)?;
     let (orders, given) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -25,7 +31,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let _ = tokio::io::stdin().read_to_end(&mut rest).await;
         let _ = orders.send(Order::Stop).await;
     });
-    let tell = |event| println!("{event:?}");
+    let tell = move |event| {
+        if !quiet || matches!(event, Event::Warning { .. }) {
+            println!("{event:?}");
+        }
+    };
     longhaul_relay::run(config, Vec::new(), tell, given).await?;
     Ok(())
 }

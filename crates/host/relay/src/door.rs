@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use profile::{Side, TcpProfile};
@@ -26,18 +26,26 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Door {
     listener: Arc<TcpListener>,
     admission: Admission,
-    places: Arc<Semaphore>,
-    /// How many of them there are, taken or not.
-    size: usize,
+    places: Places,
+    /// Accepted, and still without a place.
+    waiting: Option<(TcpStream, SocketAddr)>,
     /// The congestion control that accepted sockets must have; `None` where the profile leaves it open.
     congestion: Option<String>,
     pause: Duration,
     events: Events,
 }
 
+/// How many may be inside at the same time, by whichever door.
+#[derive(Clone)]
+pub(crate) struct Places {
+    free: Arc<Semaphore>,
+    /// How many there are, taken or not.
+    size: Arc<Mutex<usize>>,
+}
+
 /// Somebody who came in, and the place that is theirs until they leave.
-pub(crate) struct Visitor {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Visitor<S = TcpStream> {
+    pub(crate) stream: S,
     pub(crate) peer: SocketAddr,
     pub(crate) place: OwnedSemaphorePermit,
 }
@@ -47,28 +55,64 @@ pub(crate) fn bind(
     address: SocketAddr,
     profile: &TcpProfile,
 ) -> Result<(TcpListener, Vec<Applied>), RunError> {
-    bind_for(address, profile, false)
+    let (socket, applied) = socket_for(address, profile, false)?;
+    socket
+        .bind(address)
+        .map_err(|source| RunError::Listen { address, source })?;
+    Ok((listen(socket, address)?, applied))
 }
 
-/// The same; `transparent`: connections to addresses that are not this host's come in as well.
-pub(crate) fn bind_for(
+/// Several sockets of one address, with the client-side profile on each, among which the kernel divides connections
+/// once they [listen]. `transparent`: those to addresses that are not this host's come in as well.
+pub(crate) fn bind_several(
     address: SocketAddr,
     profile: &TcpProfile,
     transparent: bool,
-) -> Result<(TcpListener, Vec<Applied>), RunError> {
+    count: usize,
+) -> Result<Vec<TcpSocket>, RunError> {
+    let listen = |source| RunError::Listen { address, source };
+    let (first, _) = socket_for(address, profile, transparent)?;
+    // Alone, so that an address that somebody else listens on is refused. Sharing is allowed only then, and only
+    // among sockets that say so: whoever binds after this without it is refused in turn (`inet_bind_conflict` in
+    // `net/ipv4/inet_connection_sock.c`).
+    first.bind(address).map_err(listen)?;
+    let bound = first.local_addr().map_err(listen)?;
+    let mut sockets = vec![first];
+    for _ in 1..count {
+        sockets[0].set_reuseport(true).map_err(listen)?;
+        let (next, _) = socket_for(address, profile, transparent)?;
+        next.set_reuseport(true).map_err(listen)?;
+        next.bind(bound).map_err(listen)?;
+        sockets.push(next);
+    }
+    Ok(sockets)
+}
+
+/// Lets clients come to a bound socket, watched by the runtime that this is called in.
+pub(crate) fn listen(socket: TcpSocket, address: SocketAddr) -> Result<TcpListener, RunError> {
+    socket
+        .listen(BACKLOG)
+        .map_err(|source| RunError::Listen { address, source })
+}
+
+/// A socket that will listen, with the client-side profile on it, as it was read back.
+fn socket_for(
+    address: SocketAddr,
+    profile: &TcpProfile,
+    transparent: bool,
+) -> Result<(TcpSocket, Vec<Applied>), RunError> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
     };
     let socket = socket.map_err(|source| RunError::Socket { address, source })?;
-    let listen = |source| RunError::Listen { address, source };
     // A restart must not wait for the last run's connections to leave TIME_WAIT.
-    socket.set_reuseaddr(true).map_err(listen)?;
+    socket
+        .set_reuseaddr(true)
+        .map_err(|source| RunError::Listen { address, source })?;
     let applied = prepare(&socket, address, profile, transparent)?;
-    socket.bind(address).map_err(listen)?;
-    let listener = socket.listen(BACKLOG).map_err(listen)?;
-    Ok((listener, applied))
+    Ok((socket, applied))
 }
 
 /// Puts the client-side profile on a socket that listens, or will.
@@ -89,6 +133,40 @@ pub(crate) fn prepare(
     })
 }
 
+// === impl Places ===
+
+impl Places {
+    pub(crate) fn new(places: usize) -> Self {
+        let size = places.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(size)),
+            size: Arc::new(Mutex::new(size)),
+        }
+    }
+
+    /// So many from now on. Whoever is inside keeps their place, also where there are fewer.
+    fn resize(&self, places: usize) {
+        let wanted = places.min(Semaphore::MAX_PERMITS);
+        // A number is valid whatever its holder was doing when it panicked.
+        let mut size = self.size.lock().unwrap_or_else(PoisonError::into_inner);
+        if wanted >= *size {
+            self.free.add_permits(wanted - *size);
+        } else {
+            // As many as are free now, and the others as their holders leave.
+            let surplus = u32::try_from(*size - wanted).unwrap_or(u32::MAX);
+            let free = Arc::clone(&self.free);
+            tokio::spawn(async move {
+                for _ in 0..surplus {
+                    if let Ok(place) = free.acquire().await {
+                        place.forget();
+                    }
+                }
+            });
+        }
+        *size = wanted;
+    }
+}
+
 // === impl Door ===
 
 impl Door {
@@ -100,14 +178,24 @@ impl Door {
         places: usize,
         events: Events,
     ) -> Self {
+        Self::with_places(listener, profile, admission, &Places::new(places), events)
+    }
+
+    /// The same, with places that other doors give away as well.
+    pub(crate) fn with_places(
+        listener: impl Into<Arc<TcpListener>>,
+        profile: &TcpProfile,
+        admission: impl Into<Admission>,
+        places: &Places,
+        events: Events,
+    ) -> Self {
         let listener = listener.into();
-        let size = places.min(Semaphore::MAX_PERMITS);
         Self {
             congestion: congestion_of(&listener, profile),
             listener,
             admission: admission.into(),
-            places: Arc::new(Semaphore::new(size)),
-            size,
+            places: places.clone(),
+            waiting: None,
             pause: FIRST_PAUSE,
             events,
         }
@@ -118,42 +206,40 @@ impl Door {
     pub(crate) fn renew(&mut self, profile: &TcpProfile, admission: Admission, places: usize) {
         self.congestion = congestion_of(&self.listener, profile);
         self.admission = admission;
-        let size = places.min(Semaphore::MAX_PERMITS);
-        if size >= self.size {
-            self.places.add_permits(size - self.size);
-        } else {
-            // As many as are free now, and the others as their holders leave.
-            let surplus = u32::try_from(self.size - size).unwrap_or(u32::MAX);
-            let places = Arc::clone(&self.places);
-            tokio::spawn(async move {
-                for _ in 0..surplus {
-                    if let Ok(place) = places.acquire().await {
-                        place.forget();
-                    }
-                }
-            });
-        }
-        self.size = size;
+        self.places.resize(places);
     }
 
     /// The next who may come in. Nobody is lost where this is given up while it waits.
     pub(crate) async fn next(&mut self) -> Visitor {
         loop {
-            // At the limit, clients wait in the kernel's queue instead of being turned away.
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+            if self.waiting.is_none() {
+                self.waiting = Some(self.accept().await);
+            }
+            // At the limit, clients wait instead of being turned away: one here, the others in the kernel's queue. A
+            // place that was taken before anybody comes would be missing at the other doors.
+            let Ok(place) = Arc::clone(&self.places.free).acquire_owned().await else {
                 // The semaphore is never closed.
                 std::future::pending().await
             };
+            if let Some((stream, peer)) = self.waiting.take() {
+                return Visitor {
+                    stream,
+                    peer,
+                    place,
+                };
+            }
+        }
+    }
+
+    /// The next who may come in, once there is a place.
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
                     self.pause = FIRST_PAUSE;
                     if self.admits(peer) {
                         self.keep_congestion(&stream, peer);
-                        return Visitor {
-                            stream,
-                            peer,
-                            place,
-                        };
+                        return (stream, peer);
                     }
                 }
                 Err(error) if is_shortage(&error) => {

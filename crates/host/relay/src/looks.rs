@@ -71,17 +71,14 @@ impl Looks {
         &self,
         events: &Events,
         client: SocketAddr,
-        near: &impl AsFd,
-        far: &impl AsFd,
+        near: &TcpInfo,
+        far: &TcpInfo,
     ) {
         if self.warned_distance.load(Ordering::Relaxed) {
             return;
         }
-        let (Ok(near), Ok(far)) = (TcpInfo::of(near), TcpInfo::of(far)) else {
-            return;
-        };
         let smallest = |info: &TcpInfo| info.min_rtt.unwrap_or(info.rtt);
-        let (near, far) = (smallest(&near), smallest(&far));
+        let (near, far) = (smallest(near), smallest(far));
         // Below 5 ms, both are at hand and nothing is to be gained or lost.
         let wrong_end = near >= far && near >= Duration::from_millis(5);
         if wrong_end && !self.warned_distance.swap(true, Ordering::Relaxed) {

@@ -18,7 +18,7 @@ use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport, Tl
 use crate::looks::Looks;
 use crate::meter::Presence;
 use crate::throttle::{Throttles, Tolls};
-use crate::upstream::Connected;
+use crate::upstream::{Connected, Place};
 
 /// What is known of one client's connection, and of the one to the target once there is one.
 pub(crate) struct Account {
@@ -48,7 +48,7 @@ struct Server {
     connect_seconds: f64,
     connected_at: Instant,
     /// Where it counts as open.
-    _place: Option<crate::upstream::Place>,
+    place: Option<Place>,
 }
 
 /// How long nothing may happen.
@@ -116,7 +116,7 @@ impl Account {
             peer: connected.peer,
             connect_seconds: started.elapsed().as_secs_f64(),
             connected_at: Instant::now(),
-            _place: connected.place,
+            place: connected.place,
         });
         stream
     }
@@ -177,17 +177,21 @@ impl Account {
             by: EndedBy::Relay,
             error: Some("the relay stopped before the connection was over".into()),
         });
-        let side = |stream: &TcpStream, since: Instant| {
-            let info = TcpInfo::of(stream).ok()?;
-            Some(SideReport::of(&info, since.elapsed()))
-        };
+        // Whoever hears of the end may count on it.
+        let place = self.server.as_mut().and_then(|server| server.place.take());
+        drop(place);
         let server = self.server.as_ref();
+        let near = TcpInfo::of(&*self.client).ok();
+        let far = server.and_then(|server| TcpInfo::of(&*server.stream).ok());
+        let side = |info: &TcpInfo, since: Instant| SideReport::of(info, since.elapsed());
         if ended.by == EndedBy::Completed
             && let Some(server) = server
         {
             looks.at_client(events, &front.client_profile, &self.client, self.peer);
             looks.at_server(events, &front.server_profile, &server.stream, server.peer);
-            looks.at_distance(events, self.peer, &self.client, &server.stream);
+            if let (Some(near), Some(far)) = (&near, &far) {
+                looks.at_distance(events, self.peer, near, far);
+            }
         }
         events(Event::ConnectionDone(Box::new(ConnectionDone {
             client: self.id,
@@ -203,8 +207,10 @@ impl Account {
             ended_by: ended.by,
             phase: self.phase,
             error: ended.error,
-            client_side: side(&self.client, self.accepted_at),
-            server_side: server.and_then(|server| side(&server.stream, server.connected_at)),
+            client_side: near.map(|info| side(&info, self.accepted_at)),
+            server_side: far
+                .zip(server)
+                .map(|(info, server)| side(&info, server.connected_at)),
             client_tls: self.client_tls.take(),
             server_tls: self.server_tls.take(),
         })));

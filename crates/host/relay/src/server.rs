@@ -1,5 +1,6 @@
 //! From a configuration to listeners that serve, through reloads, to an orderly end.
 
+mod crew;
 mod listener;
 mod service;
 
@@ -21,7 +22,8 @@ use crate::tcp::users::UsersError;
 use crate::tls::handshakes::TlsError;
 use crate::watch::{Reader, Watch};
 use crate::{Admin, Config, admin, host};
-use listener::Listener;
+use crew::{Crew, Worker};
+use listener::{Entrance, Listener};
 use service::Prepared;
 pub(crate) use service::Service;
 
@@ -96,6 +98,9 @@ pub enum RunError {
         #[source]
         source: io::Error,
     },
+    /// There are no threads for byte streams.
+    #[error("cannot start the threads that serve byte streams")]
+    Threads(#[source] io::Error),
     /// The relay cannot go on as another user.
     #[error("cannot give up the privileges of the start")]
     Privilege(#[source] PrivilegeError),
@@ -115,6 +120,8 @@ struct Fleet {
     listeners: Vec<Handle>,
     draining: watch::Sender<bool>,
     servers: JoinSet<()>,
+    /// Last, so that nothing is served any more when its threads end.
+    crew: Crew,
 }
 
 /// The task that answers an administrator, which ends with this.
@@ -133,7 +140,7 @@ struct Handle {
     meter: Arc<Meter>,
     /// Counts what it passes on.
     events: Events,
-    socket: Arc<TcpListener>,
+    entrances: Vec<Entrance>,
     service: watch::Sender<Arc<Service>>,
     retired: watch::Sender<bool>,
 }
@@ -163,6 +170,7 @@ pub async fn run(
         listeners: Vec::new(),
         draining: watch::channel(false).0,
         servers: JoinSet::new(),
+        crew: Crew::start().map_err(RunError::Threads)?,
     };
     let user = config.user.as_deref().map(User::find).transpose();
     let user = user.map_err(RunError::Privilege)?;
@@ -203,7 +211,8 @@ impl Fleet {
 
     /// Copies of all listening sockets. One of which the kernel makes none is left out: its successor listens anew.
     fn copies(&self) -> Vec<OwnedFd> {
-        let relays = self.listeners.iter().map(|open| &open.socket);
+        let entrances = self.listeners.iter().flat_map(|open| &open.entrances);
+        let relays = entrances.map(|entrance| &entrance.socket);
         let admin = self.admin.iter().map(|open| &open.socket);
         relays
             .chain(admin)
@@ -225,20 +234,17 @@ impl Fleet {
         let forgets_windows = host::forgets_windows();
         let admin = config.admin.clone();
         let relays = service::prepare(config, forgets_windows)?;
-        let mut sockets: Vec<Arc<TcpListener>> = Vec::new();
+        let mut opened: Vec<Vec<Entrance>> = Vec::new();
         for relay in &relays {
-            let front = relay.front();
             let open = self.listeners.iter().find(|open| {
-                let taken = sockets
-                    .iter()
-                    .any(|socket| Arc::ptr_eq(socket, &open.socket));
-                open.address == front.listen && !taken
+                let taken = opened.iter().any(|entrances| open.has(entrances));
+                open.address == relay.front().listen && !taken
             });
-            let socket = match open {
-                Some(open) => Arc::clone(&open.socket),
-                None => Arc::new(listener::open(front, relay.is_transparent(), &mut handed)?),
+            let entrances = match open {
+                Some(open) => open.entrances.clone(),
+                None => self.open(relay, &mut handed)?,
             };
-            sockets.push(socket);
+            opened.push(entrances);
         }
         let asks_already = |admin: &Admin| {
             let open = self.admin.as_ref();
@@ -246,8 +252,7 @@ impl Fleet {
         };
         let new_admin = match admin.as_ref().filter(|admin| !asks_already(admin)) {
             Some(admin) => {
-                let socket =
-                    listener::take_or_bind(admin.listen, &admin.profile, false, &mut handed)?;
+                let socket = listener::take_or_bind(admin.listen, &admin.profile, &mut handed)?;
                 Some((admin.clone(), Arc::new(socket)))
             }
             None => None,
@@ -262,14 +267,14 @@ impl Fleet {
         }
         self.watch.keep(admin.is_some());
         let mut before = std::mem::take(&mut self.listeners);
-        for (relay, socket) in relays.into_iter().zip(sockets) {
-            let same = |open: &Handle| Arc::ptr_eq(&open.socket, &socket);
+        for (relay, entrances) in relays.into_iter().zip(opened) {
+            let same = |open: &Handle| open.has(&entrances);
             let handle = if let Some(index) = before.iter().position(same) {
                 let handle = before.swap_remove(index);
                 handle.renew(relay, forgets_windows);
                 handle
             } else {
-                self.start(relay, socket, forgets_windows)
+                self.start(relay, entrances, forgets_windows)
             };
             self.listeners.push(handle);
         }
@@ -285,6 +290,21 @@ impl Fleet {
             self.admin = None;
         }
         Ok(())
+    }
+
+    /// Opens listening sockets for a relay. Byte streams are served by the crew. Requests are not: whichever connection
+    /// of the pool serves one is watched by another thread as often as not.
+    fn open(
+        &self,
+        relay: &Prepared,
+        handed: &mut Vec<std::net::TcpListener>,
+    ) -> Result<Vec<Entrance>, RunError> {
+        let workers: Vec<Worker> = if relay.is_stream() {
+            self.crew.workers().cloned().collect()
+        } else {
+            vec![Worker::new(tokio::runtime::Handle::current())]
+        };
+        listener::open(relay.front(), relay.is_transparent(), handed, &workers)
     }
 
     fn administrate(&self, admin: Admin, socket: Arc<TcpListener>) -> Administration {
@@ -309,12 +329,14 @@ impl Fleet {
     fn start(
         &mut self,
         relay: Prepared,
-        socket: Arc<TcpListener>,
+        entrances: Vec<Entrance>,
         forgets_windows: bool,
     ) -> Handle {
         let address = relay.front().listen;
+        let first = entrances.first();
+        let bound = first.and_then(|entrance| entrance.socket.local_addr().ok());
         let meter = Arc::new(Meter::new(
-            socket.local_addr().unwrap_or(address),
+            bound.unwrap_or(address),
             Arc::clone(&self.watch),
         ));
         let (counted, told) = (Arc::clone(&meter), Arc::clone(&self.events));
@@ -326,13 +348,12 @@ impl Fleet {
         let service = watch::Sender::new(service);
         let retired = watch::Sender::new(false);
         let listener = Listener {
-            socket: Arc::clone(&socket),
+            entrances: entrances.clone(),
             service: service.subscribe(),
             meter: Arc::clone(&meter),
             events: Arc::clone(&events),
             draining: self.draining.subscribe(),
             retired: retired.subscribe(),
-            accepted: 0,
         };
         listener.announce();
         self.servers.spawn(listener.serve());
@@ -340,7 +361,7 @@ impl Fleet {
             address,
             meter,
             events,
-            socket,
+            entrances,
             service,
             retired,
         }
@@ -358,6 +379,13 @@ impl Drop for Administration {
 // === impl Handle ===
 
 impl Handle {
+    /// Whether these are its listening sockets.
+    fn has(&self, entrances: &[Entrance]) -> bool {
+        let (ours, theirs) = (self.entrances.first(), entrances.first());
+        ours.zip(theirs)
+            .is_some_and(|(ours, theirs)| Arc::ptr_eq(&ours.socket, &theirs.socket))
+    }
+
     /// What an administrator is shown of it.
     fn posted(&self) -> Posted {
         let service = self.service.borrow();
@@ -376,13 +404,15 @@ impl Handle {
             return;
         }
         let profile = &relay.front().client_profile;
-        let applied = sys::socket::apply(&*self.socket, profile, Side::Client, self.address);
-        if let Err(error) = applied {
-            // It has just worked on another socket of this host.
-            (self.events)(Event::Warning {
-                name: "profile-not-in-effect",
-                text: crate::chain(&error),
-            });
+        for Entrance { socket, .. } in &self.entrances {
+            let applied = sys::socket::apply(&**socket, profile, Side::Client, self.address);
+            if let Err(error) = applied {
+                // It has just worked on another socket of this host.
+                (self.events)(Event::Warning {
+                    name: "profile-not-in-effect",
+                    text: crate::chain(&error),
+                });
+            }
         }
         let service = Arc::new(relay.begin(&self.events, forgets_windows));
         self.service.send_replace(service);

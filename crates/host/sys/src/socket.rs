@@ -104,9 +104,7 @@ pub fn apply(
     side: Side,
     peer: SocketAddr,
 ) -> Result<Vec<Applied>, ApplyError> {
-    let mut options = Options::of(socket, side, peer);
-    options.profile(profile)?;
-    Ok(options.applied)
+    Options::of(socket, side, peer).profile(profile, Way::SetAndRead)
 }
 
 /// Asks whether `profile` is in effect, without setting anything: for a socket that inherited its options
@@ -117,10 +115,20 @@ pub fn verify(
     side: Side,
     peer: SocketAddr,
 ) -> Result<Vec<Applied>, ApplyError> {
-    let mut options = Options::of(socket, side, peer);
-    options.only_reads = true;
-    options.profile(profile)?;
-    Ok(options.applied)
+    Options::of(socket, side, peer).profile(profile, Way::Read)
+}
+
+/// Puts `profile` into effect as [`apply`] does, for one more socket of a kind on which that has shown the same
+/// profile to be in effect. A refused option is an error here as well; read back are those that the kernel may
+/// bend (buffers, segments, timers), and no other: a number that it stores as it came costs a system call
+/// to be told again. Returns what was read back, and the congestion control.
+pub fn apply_again(
+    socket: &impl AsFd,
+    profile: &TcpProfile,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<Vec<Applied>, ApplyError> {
+    Options::of(socket, side, peer).profile(profile, Way::Set)
 }
 
 /// Bounds the rate at which a socket's segments leave. The kernel counts payload bytes, so a rate on
@@ -294,9 +302,18 @@ struct Options<'a> {
     socket: SockRef<'a>,
     side: Side,
     peer: SocketAddr,
-    /// Compares without setting.
-    only_reads: bool,
+    way: Way,
     applied: Vec<Applied>,
+}
+
+/// What is done with each option.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    SetAndRead,
+    /// Compared without setting.
+    Read,
+    /// Read back only where the kernel may bend it.
+    Set,
 }
 
 impl<'a> Options<'a> {
@@ -305,12 +322,13 @@ impl<'a> Options<'a> {
             socket: SockRef::from(socket),
             side,
             peer,
-            only_reads: false,
+            way: Way::SetAndRead,
             applied: Vec::new(),
         }
     }
 
-    fn profile(&mut self, profile: &TcpProfile) -> Result<(), ApplyError> {
+    fn profile(mut self, profile: &TcpProfile, way: Way) -> Result<Vec<Applied>, ApplyError> {
+        self.way = way;
         self.congestion_control(&profile.congestion_control)?;
         self.exact(
             "TCP_NODELAY",
@@ -336,7 +354,8 @@ impl<'a> Options<'a> {
             self.pacing_rate(rate)?;
         }
         self.bounds(profile)?;
-        self.extensions(profile)
+        self.extensions(profile)?;
+        Ok(self.applied)
     }
 
     /// Takes the first algorithm that the kernel has and lets this process use
@@ -349,10 +368,14 @@ impl<'a> Options<'a> {
             .collect();
         let mut refusal = None;
         for name in &names {
-            if self.only_reads {
+            if self.way == Way::Read {
                 break;
             }
             match self.socket.set_tcp_congestion(name.as_bytes()) {
+                Ok(()) if self.way == Way::Set => {
+                    self.record(CONGESTION, requested, name.clone());
+                    return Ok(());
+                }
                 Ok(()) => return self.congestion_in_effect(std::slice::from_ref(name), requested),
                 Err(source) => refusal = Some(source),
             }
@@ -446,7 +469,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// Sets an option whose value must read back as it was set.
+    /// Sets an option whose value the kernel stores as it is, or refuses; it must read back as it was set.
     fn exact<T: PartialEq + fmt::Display>(
         &mut self,
         option: &'static str,
@@ -454,10 +477,32 @@ impl<'a> Options<'a> {
         set: impl Fn(&SockRef<'_>, &T) -> io::Result<()>,
         read: impl Fn(&SockRef<'_>) -> io::Result<T>,
     ) -> Result<(), ApplyError> {
-        if !self.only_reads {
-            set(&self.socket, requested)
-                .map_err(|source| self.refused(option, requested.to_string(), source))?;
+        self.set(option, requested, set)?;
+        if self.way == Way::Set {
+            return Ok(());
         }
+        self.compare(option, requested, read)
+    }
+
+    fn set<T: fmt::Display>(
+        &self,
+        option: &'static str,
+        requested: &T,
+        set: impl Fn(&SockRef<'_>, &T) -> io::Result<()>,
+    ) -> Result<(), ApplyError> {
+        if self.way == Way::Read {
+            return Ok(());
+        }
+        set(&self.socket, requested)
+            .map_err(|source| self.refused(option, requested.to_string(), source))
+    }
+
+    fn compare<T: PartialEq + fmt::Display>(
+        &mut self,
+        option: &'static str,
+        requested: &T,
+        read: impl Fn(&SockRef<'_>) -> io::Result<T>,
+    ) -> Result<(), ApplyError> {
         let effective = read(&self.socket).map_err(|source| self.unreadable(option, source))?;
         if effective != *requested {
             return Err(self.ineffective(option, requested.to_string(), effective.to_string()));
@@ -622,6 +667,30 @@ mod tests {
             assert_eq!(options, expected, "{name}");
             assert_eq!(client.nodelay().unwrap(), !profile.nagle);
         }
+    }
+
+    #[test]
+    fn a_profile_that_is_applied_again_is_in_effect_and_only_what_may_be_bent_is_read_back() {
+        let (client, _server, peer) = pair();
+        let mut profile = profile::builtin::wan();
+        profile.congestion_control = vec!["no-such-cc".into(), "reno".into()];
+        profile.send_buffer = Some(Bytes::kib(64));
+        profile.syn_retries = Some(3);
+        let told = apply_again(&client, &profile, Side::Server, peer).unwrap();
+        let options: Vec<_> = told.iter().map(|applied| applied.option).collect();
+        assert_eq!(options, ["TCP_CONGESTION", "SO_SNDBUF"]);
+        assert_eq!(told[0].effective, "reno");
+        let (other, _server, _) = pair();
+        assert_eq!(
+            verify(&client, &profile, Side::Server, peer).unwrap(),
+            apply(&other, &profile, Side::Server, peer).unwrap()
+        );
+        profile.send_buffer = Some(Bytes::mib(1 << 10));
+        let bent = apply_again(&client, &profile, Side::Server, peer).unwrap_err();
+        assert!(matches!(bent, ApplyError::NotEffective { .. }), "{bent}");
+        profile.congestion_control = vec!["no-such-cc".into()];
+        let refused = apply_again(&client, &profile, Side::Server, peer).unwrap_err();
+        assert!(matches!(refused, ApplyError::Set { .. }), "{refused}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use sys::tcp_info::TcpInfo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
@@ -109,7 +110,9 @@ impl Visit {
         let profile = &pool.relay.front.client_profile;
         pool.looks.at_client(&pool.events, profile, near, peer);
         let far = lent.connection().stream.tcp();
-        pool.looks.at_distance(&pool.events, peer, near, far);
+        if let (Ok(near), Ok(far)) = (TcpInfo::of(near), TcpInfo::of(far)) {
+            pool.looks.at_distance(&pool.events, peer, &near, &far);
+        }
     }
 }
 

@@ -13,14 +13,14 @@ use super::asked::{self, Question};
 use crate::ending::Ended;
 use crate::event::{EndedBy, Events, Phase};
 use crate::relayed::Account;
-use crate::upstream::{ConnectError, Connected, Group, connect_any, connect_from};
+use crate::upstream::{ConnectError, Connected, Dialer, Group};
 use crate::{Asking, Destination, Target, TcpRelay, Transparency};
 
 /// How a client's target is found.
 pub(super) enum Way {
     Targets(Arc<Group>),
-    Original(Transparency),
-    Asked(Asking),
+    Original(Transparency, Dialer),
+    Asked(Asking, Dialer),
 }
 
 /// A client was redirected to nowhere.
@@ -46,9 +46,12 @@ struct Forbidden {
 impl Way {
     pub(super) fn of(relay: &TcpRelay, events: &Events) -> Self {
         let front = &relay.front;
+        let dialer = || Dialer::new(&front.server_profile);
         match (&front.destination, &relay.asking, relay.transparency) {
-            (Destination::Asked, Some(asking), _) => Self::Asked(asking.clone()),
-            (Destination::Original, _, Some(transparency)) => Self::Original(transparency),
+            (Destination::Asked, Some(asking), _) => Self::Asked(asking.clone(), dialer()),
+            (Destination::Original, _, Some(transparency)) => {
+                Self::Original(transparency, dialer())
+            }
             _ => Self::Targets(Group::new(
                 front.targets(),
                 &front.balancing,
@@ -77,8 +80,11 @@ impl Tcp {
                     .map(|connected| (connected, started))
                     .map_err(|error| Ended::not_connected(&error))
             }
-            Way::Original(transparency) => self.go_on(account, *transparency).await,
-            Way::Asked(asking) => self.go_where_asked(account, asking, first).await,
+            Way::Original(transparency, dialer) => self.go_on(account, *transparency, dialer).await,
+            Way::Asked(asking, dialer) => {
+                let by = (asking, dialer);
+                self.go_where_asked(account, by, first).await
+            }
         }
     }
 
@@ -87,6 +93,7 @@ impl Tcp {
         &self,
         account: &Account,
         transparency: Transparency,
+        dialer: &Dialer,
     ) -> Result<(Connected, Instant), Ended> {
         let target = self
             .original(account, transparency)
@@ -95,8 +102,7 @@ impl Tcp {
         let from = transparency.keep_client_address;
         let from = from.then(|| account.peer.ip().to_canonical());
         let deadline = started + self.relay.limits.connect_timeout;
-        let profile = &self.relay.front.server_profile;
-        let (stream, applied) = timeout_at(deadline, connect_from(from, profile, target))
+        let (stream, applied) = timeout_at(deadline, dialer.connect_from(from, target))
             .await
             .unwrap_or_else(|_elapsed| {
                 Err(ConnectError::Timeout {
@@ -146,7 +152,7 @@ impl Tcp {
     async fn go_where_asked(
         &self,
         account: &mut Account,
-        asking: &Asking,
+        by: (&Asking, &Dialer),
         first: &mut Vec<u8>,
     ) -> Result<(Connected, Instant), Ended> {
         account.phase = Phase::Asking;
@@ -160,7 +166,7 @@ impl Tcp {
         account.asked_for = Some(question.target.to_string());
         account.phase = Phase::Connecting;
         let started = Instant::now();
-        match self.try_asked(asking, &question, started).await {
+        match self.try_asked(by, &question, started).await {
             Ok(connected) => {
                 let bound = connected.stream.local_addr().ok();
                 let answered = question.accept(&account.client, bound).await;
@@ -179,7 +185,7 @@ impl Tcp {
 
     async fn try_asked(
         &self,
-        asking: &Asking,
+        (asking, dialer): (&Asking, &Dialer),
         question: &Question,
         started: Instant,
     ) -> Result<Connected, (asked::Denial, Ended)> {
@@ -214,8 +220,8 @@ impl Tcp {
         if addresses.is_empty() {
             return Err(forbidden());
         }
-        let profile = &self.relay.front.server_profile;
-        connect_any(profile, &addresses, &target.host, deadline)
+        dialer
+            .connect_any(&addresses, &target.host, deadline)
             .await
             .map_err(failed)
     }

@@ -10,7 +10,7 @@ use tokio::net::lookup_host;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{ConnectError, Connected, connect_any, health, shares};
+use super::{ConnectError, Connected, Dialer, health, shares};
 use crate::event::{Event, Events};
 use crate::{Balance, Balancing, Target};
 
@@ -18,7 +18,7 @@ use crate::{Balance, Balancing, Target};
 pub(crate) struct Group {
     members: Vec<Arc<Member>>,
     pub(super) balancing: Balancing,
-    pub(super) profile: TcpProfile,
+    pub(super) dialer: Dialer,
     /// Whose turn it is.
     next: AtomicUsize,
     events: Events,
@@ -65,7 +65,7 @@ impl Group {
                 .map(|target| Arc::new(Member::new(target)))
                 .collect(),
             balancing: balancing.clone(),
-            profile: profile.clone(),
+            dialer: Dialer::new(profile),
             next: AtomicUsize::new(0),
             events,
             checker: OnceLock::new(),
@@ -154,7 +154,7 @@ impl Group {
                     host: host.clone(),
                     waited: started.elapsed(),
                 })??;
-        connect_any(&self.profile, &addresses, host, deadline).await
+        self.dialer.connect_any(&addresses, host, deadline).await
     }
 
     /// The member's addresses, in the resolver's order. Known ones are used on where resolving fails: a name

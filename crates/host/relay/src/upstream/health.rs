@@ -70,7 +70,7 @@ async fn ask(group: &Group, member: &Member, path: Option<&str>) -> Result<(), U
     let host = member.target.host.clone();
     let mut outcome = Err(ConnectError::NoAddress { host });
     for peer in addresses {
-        outcome = connect_to(&group.profile, peer).await;
+        outcome = connect_to(group.dialer.profile(), peer).await;
         if outcome.is_ok() {
             break;
         }

@@ -59,11 +59,16 @@ impl Relay {
     }
 
     pub(crate) async fn start_with(config: Config) -> Self {
+        Self::start_on(Vec::new(), config).await
+    }
+
+    /// With listening sockets that another process has opened.
+    pub(crate) async fn start_on(sockets: Vec<std::net::TcpListener>, config: Config) -> Self {
         let (sender, mut events) = mpsc::unbounded_channel();
         let (orders, given) = mpsc::channel(1);
         let task = tokio::spawn(longhaul_relay::run(
             config,
-            Vec::new(),
+            sockets,
             move |event| drop(sender.send(event)),
             given,
         ));
@@ -110,6 +115,14 @@ impl Relay {
             told.then(|| event.clone())
         })
         .await
+    }
+
+    /// Copies of its listening sockets.
+    pub(crate) async fn listeners(&self) -> Vec<std::net::TcpListener> {
+        let (reply, listeners) = tokio::sync::oneshot::channel();
+        self.orders.send(Order::Listeners(reply)).await.unwrap();
+        let listeners = listeners.await.unwrap();
+        listeners.into_iter().map(Into::into).collect()
     }
 
     pub(crate) fn order_stop(&mut self) {
@@ -173,7 +186,11 @@ pub(crate) fn close(listener: TcpListener) {
 }
 
 pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    // A relay connects faster than a busy test accepts; of more than 128, the default, the kernel would drop some.
+    let listener = socket.listen(1024).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longhaul_relay::{Config, Event, HttpOptions, TcpOptions, Upstream};
+use longhaul_relay::{Config, Event, HttpOptions, RunError, TcpOptions, Upstream};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -54,6 +54,53 @@ async fn a_configuration_that_cannot_be_put_into_effect_changes_nothing() {
     assert!(why.contains(&in_use.to_string()), "{why}");
     let _client = relay.connect().await;
     within(target.accept()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_relay_on_the_same_address_is_refused_although_the_first_has_several_sockets() {
+    let (target, _) = listen().await;
+    let first = Relay::start_with(stream("127.0.0.1:0", &target, 9)).await;
+    let again = stream(&first.address.to_string(), &target, 9);
+    let (_orders, given) = tokio::sync::mpsc::channel(1);
+    let refused = longhaul_relay::run(again, Vec::new(), drop, given).await;
+    assert!(
+        matches!(refused, Err(RunError::Listen { .. })),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_successor_serves_all_who_come_by_any_of_its_predecessors_sockets() {
+    let (target, _) = listen().await;
+    let mut before = Relay::start_with(stream("127.0.0.1:0", &target, 99)).await;
+    let config = stream(&before.address.to_string(), &target, 99);
+    let after = Relay::start_on(before.listeners().await, config).await;
+    before.order_stop();
+    within(before.stopped()).await;
+    // The kernel divides them among the sockets: were one left alone, half of them would hear nothing.
+    for number in 0..32_u8 {
+        let mut client = after.connect().await;
+        client.write_all(&[number]).await.unwrap();
+        let (mut server, _) = within(target.accept()).await.unwrap();
+        assert_eq!(within(read_exactly(&mut server, 1)).await, [number]);
+    }
+}
+
+#[tokio::test]
+async fn one_socket_that_was_handed_over_serves_as_many_as_several() {
+    let (target, _) = listen().await;
+    let handed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = stream(&handed.local_addr().unwrap().to_string(), &target, 99);
+    let relay = Relay::start_on(vec![handed], config).await;
+    // More than one thread keeps for itself: the others get theirs from it.
+    let mut open = Vec::new();
+    for number in 0..32_u8 {
+        let mut client = relay.connect().await;
+        client.write_all(&[number]).await.unwrap();
+        let (mut server, _) = within(target.accept()).await.unwrap();
+        assert_eq!(within(read_exactly(&mut server, 1)).await, [number]);
+        open.push((client, server));
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use profile::{Side, TcpProfile};
 use socket2::{Domain, SockRef};
 use units::Bytes;
 
-use super::{ApplyError, Options};
+use super::{ApplyError, Options, Way};
 
 impl Options<'_> {
     pub(super) fn bounds(&mut self, profile: &TcpProfile) -> Result<(), ApplyError> {
@@ -61,7 +61,7 @@ impl Options<'_> {
         unit: Duration,
     ) -> Result<(), ApplyError> {
         let asked = i32::try_from(span.as_nanos() / unit.as_nanos()).unwrap_or(i32::MAX);
-        if !self.only_reads {
+        if self.way != Way::Read {
             set_int(&self.socket, libc::IPPROTO_TCP, name, asked)
                 .map_err(|source| self.refused(option, units::format_span(span), source))?;
         }
@@ -86,12 +86,12 @@ impl Options<'_> {
         size: Bytes,
     ) -> Result<(), ApplyError> {
         let asked = i32::try_from(size.get()).unwrap_or(i32::MAX);
-        self.exact(
-            option,
-            &asked,
-            |socket, value| set_int(socket, libc::SOL_SOCKET, name, *value),
-            |socket| int(socket, libc::SOL_SOCKET, name).map(|doubled| doubled / 2),
-        )
+        self.set(option, &asked, |socket, value| {
+            set_int(socket, libc::SOL_SOCKET, name, *value)
+        })?;
+        self.compare(option, &asked, |socket| {
+            int(socket, libc::SOL_SOCKET, name).map(|doubled| doubled / 2)
+        })
     }
 
     /// The largest segment. A connected socket tells the size in use, which options and the peer make
@@ -99,7 +99,7 @@ impl Options<'_> {
     fn max_segment(&mut self, size: Bytes) -> Result<(), ApplyError> {
         const OPTION: &str = "TCP_MAXSEG";
         let asked = i32::try_from(size.get()).unwrap_or(i32::MAX);
-        if !self.only_reads {
+        if self.way != Way::Read {
             set_int(&self.socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, asked)
                 .map_err(|source| self.refused(OPTION, asked.to_string(), source))?;
         }

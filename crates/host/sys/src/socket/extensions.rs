@@ -5,7 +5,7 @@ use std::io;
 use profile::{Side, TcpProfile};
 
 use super::bounds::{int, set_int};
-use super::{ApplyError, Options};
+use super::{ApplyError, Options, Way};
 use crate::tcp_info::TcpInfo;
 
 /// Connections that may wait with the data of their SYN, before they are accepted; more get no shortcut.
@@ -40,7 +40,7 @@ impl Options<'_> {
             ),
         };
         // The queue is the listener's: an accepted socket has none to be read back.
-        if self.only_reads && self.side == Side::Client {
+        if self.way == Way::Read && self.side == Side::Client {
             return Ok(());
         }
         // The kernel takes the listener's option also where it will never be put into effect.
@@ -69,7 +69,7 @@ impl Options<'_> {
             return Err(self.disallowed(OPTION, "net.ipv4.tcp_ecn", value, 1));
         }
         let mut effective = format!("net.ipv4.tcp_ecn is {value}");
-        if self.only_reads {
+        if self.way == Way::Read {
             let agreed = TcpInfo::of(&*self.socket).is_ok_and(|info| info.ecn);
             effective.push_str(if agreed {
                 ", agreed on"

@@ -1,0 +1,147 @@
+//! Threads that serve byte streams, each with a runtime of its own.
+//!
+//! A relayed byte stream waits for two sockets and for nothing else, so it is best served where both are watched: what
+//! moves it wakes one thread and no other. With a runtime whose workers share their tasks, waking each other
+//! cost a fifth of what a short connection did.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+/// All threads. They end with this, and so does what they still serve.
+pub(super) struct Crew {
+    members: Vec<Member>,
+}
+
+/// A thread and its runtime.
+struct Member {
+    worker: Worker,
+    /// Ends the thread when dropped.
+    stay: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where connections are served, and how many are.
+#[derive(Clone)]
+pub(super) struct Worker {
+    pub(super) runtime: Handle,
+    load: Arc<AtomicUsize>,
+}
+
+/// One connection at a worker, for as long as this lives.
+pub(super) struct Burden(Arc<AtomicUsize>);
+
+// === impl Crew ===
+
+impl Crew {
+    /// A thread for each processor that this process may use.
+    pub(super) fn start() -> io::Result<Self> {
+        let count = thread::available_parallelism()?.get();
+        let members = (0..count).map(Member::start);
+        Ok(Self {
+            members: members.collect::<io::Result<_>>()?,
+        })
+    }
+
+    pub(super) fn workers(&self) -> impl Iterator<Item = &Worker> {
+        self.members.iter().map(|member| &member.worker)
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn start(index: usize) -> io::Result<Self> {
+        let (stay, leave) = oneshot::channel::<()>();
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let thread = thread::Builder::new().name(format!("stream-{index}"));
+        // Made where it ends: a runtime must not be dropped inside another one.
+        let thread =
+            thread.spawn(
+                move || match Builder::new_current_thread().enable_all().build() {
+                    Ok(runtime) => {
+                        // Whoever started this waits for it.
+                        let _ = tell.send(Ok(runtime.handle().clone()));
+                        // Nothing is ever sent: the other end is dropped.
+                        let _ = runtime.block_on(leave);
+                        // A name that is being looked up may take its time.
+                        runtime.shutdown_background();
+                    }
+                    Err(error) => drop(tell.send(Err(error))),
+                },
+            )?;
+        let runtime = told.recv().map_err(io::Error::other)??;
+        Ok(Self {
+            worker: Worker::new(runtime),
+            stay: Some(stay),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.stay = None;
+        if let Some(thread) = self.thread.take() {
+            // A thread that has panicked has ended as well.
+            let _ = thread.join();
+        }
+    }
+}
+
+// === impl Worker ===
+
+impl Worker {
+    pub(super) fn new(runtime: Handle) -> Self {
+        Self {
+            runtime,
+            load: Arc::default(),
+        }
+    }
+
+    /// Connections that are served here.
+    pub(super) fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn take_on(&self) -> Burden {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        Burden(Arc::clone(&self.load))
+    }
+}
+
+// === impl Burden ===
+
+impl Drop for Burden {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_knows_what_it_serves_and_all_end_with_the_crew() {
+        let crew = Crew::start().unwrap();
+        let worker = crew.workers().next().unwrap().clone();
+        let burden = worker.take_on();
+        assert_eq!(worker.load(), 1);
+        let (served, ended) = std::sync::mpsc::channel::<()>();
+        worker.runtime.spawn(async move {
+            let _held = (served, burden);
+            std::future::pending::<()>().await;
+        });
+        drop(crew);
+        assert!(
+            ended.recv().is_err(),
+            "its sender was dropped, nothing was sent"
+        );
+        assert_eq!(worker.load(), 0);
+    }
+}
