@@ -18,7 +18,7 @@ use longhaul_relay::{Config, Event, Order, TcpOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Barrier, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -78,7 +78,10 @@ async fn relay(target: &str) {
 }
 
 async fn nine_thousand_at_once() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    // By default 128 may wait: the kernel would drop some of those who arrive together.
+    let listener = socket.listen(1024).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["as-relay", &listener.local_addr().unwrap().to_string()])
         .stdin(Stdio::piped())
