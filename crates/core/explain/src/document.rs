@@ -10,7 +10,7 @@ use units::{Bytes, Time};
 
 use crate::analysis::{Analysed, Complete};
 use crate::counters::counters;
-use crate::{caveats, series, session, transfers};
+use crate::{caveats, growth, series, session, transfers};
 
 /// What is said of a connection by itself. Its number and its start follow: [`place`].
 pub(crate) fn connection(
@@ -233,6 +233,10 @@ fn direction(connection: &Connection, side: Side, direction: &Complete) -> recor
         receive_window_min: window.map(|(least, _)| least),
         receive_window_max: window.map(|(_, most)| most),
         goodput_bps: goodput(attribution, flow.bytes()),
+        delivery_rate_bps: growth::delivery_rate(&direction.timeline)
+            .filter(|_| acks_seen && flow.bytes() > 0)
+            .map(bits_per_s),
+        slow_start_exit: growth::slow_start_exit(connection, attribution),
         ack_rtt: summary(flow.rtt.iter().map(|sample| sample.rtt)),
         counts: counters(connection, side),
         path_rate_bps: attribution.path_rate.rate.ok().map(bits_per_s),

@@ -17,6 +17,7 @@ mod feedback;
 mod findings;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod growth;
 mod rebuild;
 mod series;
 mod session;

@@ -389,6 +389,64 @@ fn a_flat_flight_below_window_and_path_is_the_send_buffer() {
 }
 
 #[test]
+fn slow_start_ends_by_a_cause_that_is_named() {
+    let of = |model: Model| upload(&explained(&model.run())).slow_start_exit.clone();
+    // 100 KiB fit into what slow start has reached.
+    assert_eq!(of(Model::default()), None);
+    let large = Model {
+        requests: one(2 << 20),
+        ..Model::default()
+    };
+    let lost = of(Model {
+        losses: BTreeSet::from([15]),
+        ..large.clone()
+    });
+    let lost = lost.unwrap();
+    assert_eq!(lost.cause, LimitName::LossRecovery);
+    // Set-up, the flight of ten, the flight of twenty that loses its sixth: the sign comes a round trip later.
+    assert!((lost.after_s - 0.6).abs() < 0.02, "{lost:?}");
+    let window = of(Model {
+        window: (65_535, 65_535),
+        window_scale: None,
+        ..large.clone()
+    });
+    assert_eq!(window.unwrap().cause, LimitName::ReceiveWindow);
+    let buffer = of(Model {
+        send_buffer: 44 * MSS,
+        ..large.clone()
+    });
+    assert_eq!(buffer.unwrap().cause, LimitName::SendBuffer);
+    let path = of(Model {
+        rate: 4_000_000,
+        ..large
+    });
+    assert_eq!(path.unwrap().cause, LimitName::Bottleneck);
+}
+
+#[test]
+fn the_delivery_rate_is_the_paths_where_the_path_is_full_and_the_windows_where_it_is_not() {
+    let of = |model: Model| upload(&explained(&model.run())).delivery_rate_bps.unwrap();
+    let full = of(Model {
+        rate: 10_000_000,
+        requests: one(4 << 20),
+        ..Model::default()
+    });
+    // Headers take 52 of 1500 bytes; delayed ACKs may carry two segments over a round trip's end.
+    assert!((9.4e6..10.0e6).contains(&full), "{full}");
+    let held = of(Model {
+        window: (65_535, 65_535),
+        window_scale: None,
+        requests: one(1 << 20),
+        ..Model::default()
+    });
+    let bound = 65_535.0 * 8.0 / 0.2;
+    assert!(
+        (bound * 0.9..bound * 1.05).contains(&held),
+        "{held} {bound}"
+    );
+}
+
+#[test]
 fn the_receivers_capture_tells_the_same_story() {
     for requests in [one(102_400), one(1 << 20)] {
         let near = explained(

@@ -300,6 +300,12 @@ pub struct Direction {
     pub receive_window_max: Option<u64>,
     /// Payload bytes x 8 over the time from first to last data byte acknowledged.
     pub goodput_bps: Option<f64>,
+    /// Payload bytes x 8 that arrived within one round trip of the path without queues, at most.
+    #[serde(default)]
+    pub delivery_rate_bps: Option<f64>,
+    /// What ended the first slow start; `null` where the data ended first.
+    #[serde(default)]
+    pub slow_start_exit: Option<SlowStartExit>,
     /// Round trips from the tap to this direction's receiver and back, by Karn's rule; what lies above the
     /// smallest is queueing, or the receiver's delay.
     #[serde(default)]
@@ -310,6 +316,17 @@ pub struct Direction {
     /// The path's rate in this direction as dispersion of ACK trains shows it, in IP bytes; `null`
     /// with fewer samples than a judgement needs.
     pub path_rate_bps: Option<f64>,
+}
+
+/// The end of the first slow start.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct SlowStartExit {
+    /// Seconds from the connection's first packet.
+    pub after_s: f64,
+    /// What held the direction next: `loss-recovery` after a loss, `congestion-avoidance` at a threshold that was
+    /// kept from before or found by round trips, a full `bottleneck`, `receive-window` or `send-buffer`; `application`
+    /// where a pause took the window away.
+    pub cause: LimitName,
 }
 
 /// Packets of a direction by what they did, and the answers to them. Retransmissions sum to

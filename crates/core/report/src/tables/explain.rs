@@ -130,6 +130,15 @@ fn counted<'a, 'b>(columns: Columns<'a, Way<'b>>) -> Columns<'a, Way<'b>> {
             Some(way.direction.counts.duplicate_acks)
         })
         .real("ack_rtt_p95_s", |way| way.direction.ack_rtt.p95_s)
+        .real("delivery_rate_bps", |way| way.direction.delivery_rate_bps)
+        .text("slow_start_exit", |way| {
+            let exit = way.direction.slow_start_exit.as_ref();
+            exit.map(|exit| exit.cause.to_string())
+        })
+        .real("slow_start_exit_s", |way| {
+            let exit = way.direction.slow_start_exit.as_ref();
+            exit.map(|exit| exit.after_s)
+        })
 }
 
 /// Seconds of a limit.
