@@ -310,7 +310,10 @@ fn tables_have_a_row_per_direction_and_columns_that_stay() {
         head.contains(",limit_unknown_s,fast_retransmissions,"),
         "{head}"
     );
-    assert!(head.ends_with(",duplicate_acks,ack_rtt_p95_s"), "{head}");
+    assert!(
+        head.ends_with(",delivery_rate_bps,slow_start_exit,slow_start_exit_s"),
+        "{head}"
+    );
     assert_eq!(connections.lines().count(), 3);
     assert!(table("transfers.csv").contains("PUT /payroll/2026.csv,PutObject,200,"));
     assert!(table("series.csv").lines().count() > 10);
