@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{PoisonError, RwLock};
 
 use longhaul_controllers::{Controller, ControllerError, Name, Wanted, list, load, unload};
+use profile::Side;
 use socket2::SockRef;
 
 /// Whoever lists the kernel's maps holds all of them meanwhile, those of other tests as well.
@@ -103,6 +104,28 @@ fn newreno_starts_with_the_threshold_that_was_asked_for() {
     assert_eq!(info.snd_ssthresh, Some(37));
     let _other = Loaded::new(Controller::NewReno, "lh_t_reno_99", Some(99));
     assert_eq!(carry("lh_t_reno_99", 1000).snd_ssthresh, Some(99));
+}
+
+#[test]
+fn profiles_ask_for_thresholds_by_name_and_get_the_next_preference_where_there_is_none() {
+    let _shared = MAPS.read().unwrap_or_else(PoisonError::into_inner);
+    // Four digits: a name has room for no more after `lh_newreno_`.
+    let segments = 1000 + std::process::id() % 9000;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = listener.local_addr().unwrap();
+    let effective = |wanted: &str| {
+        let mut profile = profile::builtin::wan();
+        profile.congestion_control = vec![wanted.into(), "reno".into()];
+        let client = TcpStream::connect(peer).unwrap();
+        let applied = sys::socket::apply(&client, &profile, Side::Server, peer).unwrap();
+        let info = sys::tcp_info::TcpInfo::of(&client).unwrap();
+        (applied[0].effective.clone(), info.snd_ssthresh)
+    };
+    let name = Controller::NewReno.default_name(Some(segments));
+    let _loaded = Loaded::new(Controller::NewReno, name.as_str(), Some(segments));
+    let asked = format!("newreno_{segments}");
+    assert_eq!(effective(&asked), (name.to_string(), Some(segments)));
+    assert_eq!(effective("newreno_none").0, "reno");
 }
 
 #[test]

@@ -154,7 +154,8 @@ pub fn set_unsent_bound(
 }
 
 /// What the kernel may call a congestion control, the first choice first: by its own module, or as
-/// `longhaul cc load` names what it puts in.
+/// `longhaul cc load` names what it puts in. `newreno_44` is a `NewReno` that was loaded with `--ssthresh 44`; the kernel has
+/// no module of that name.
 fn kernel_names(name: &str) -> Vec<String> {
     let module = match name {
         "westwood+" => "westwood",
@@ -162,6 +163,8 @@ fn kernel_names(name: &str) -> Vec<String> {
     };
     match module {
         "westwood" | "highspeed" => vec![module.to_owned(), format!("lh_{module}")],
+        "newreno" => vec![format!("lh_{module}")],
+        _ if module.starts_with("newreno_") => vec![format!("lh_{module}")],
         _ => vec![module.to_owned()],
     }
 }
@@ -643,6 +646,8 @@ mod tests {
     fn names_of_papers_stand_for_the_kernels_module_and_for_what_we_put_in() {
         assert_eq!(kernel_names("westwood+"), ["westwood", "lh_westwood"]);
         assert_eq!(kernel_names("highspeed"), ["highspeed", "lh_highspeed"]);
+        assert_eq!(kernel_names("newreno"), ["lh_newreno"]);
+        assert_eq!(kernel_names("newreno_44"), ["lh_newreno_44"]);
         assert_eq!(kernel_names("lh_newreno_44"), ["lh_newreno_44"]);
         assert_eq!(kernel_names("cubic"), ["cubic"]);
     }
