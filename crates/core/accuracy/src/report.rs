@@ -93,7 +93,8 @@ impl Report {
             .filter(|((_, said), _)| *said == LimitName::Unknown)
             .map(|(_, seconds)| seconds)
             .sum();
-        share(unknown.max(0.0), confusion.values().sum())
+        // A sum of nothing is -0.
+        share(unknown + 0.0, confusion.values().sum())
     }
 
     /// Single-cause captures: how many there are, and those whose dominant limit is not their cause.
