@@ -1,5 +1,7 @@
 //! Checksums: what clients say about their bytes, and what the origin is told about ours.
 
+use std::hash::Hasher as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
@@ -7,6 +9,7 @@ use http::header::HeaderName;
 use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders};
 use sha2::{Digest as _, Sha512};
+use twox_hash::{XxHash3_64, XxHash3_128, XxHash64};
 
 use crate::upload::is_sum;
 
@@ -19,15 +22,23 @@ pub(crate) enum Algorithm {
     Sha1,
     Sha256,
     Sha512,
+    Md5,
+    XxHash64,
+    XxHash3,
+    XxHash128,
 }
 
-const ALL: [Algorithm; 6] = [
+const ALL: [Algorithm; 10] = [
     Algorithm::Crc32,
     Algorithm::Crc32c,
     Algorithm::Crc64Nvme,
     Algorithm::Sha1,
     Algorithm::Sha256,
     Algorithm::Sha512,
+    Algorithm::Md5,
+    Algorithm::XxHash64,
+    Algorithm::XxHash3,
+    Algorithm::XxHash128,
 ];
 
 /// A checksum over the pieces so far.
@@ -38,6 +49,10 @@ pub(crate) enum Running {
     Sha1(Sha1),
     Sha256(Sha256),
     Sha512(Box<Sha512>),
+    Md5(Md5),
+    XxHash64(XxHash64),
+    XxHash3(Box<XxHash3_64>),
+    XxHash128(Box<XxHash3_128>),
 }
 
 /// What a client says about a body, checked while the body passes.
@@ -61,6 +76,10 @@ impl Algorithm {
             Self::Sha1 => "x-amz-checksum-sha1",
             Self::Sha256 => "x-amz-checksum-sha256",
             Self::Sha512 => "x-amz-checksum-sha512",
+            Self::Md5 => "x-amz-checksum-md5",
+            Self::XxHash64 => "x-amz-checksum-xxhash64",
+            Self::XxHash3 => "x-amz-checksum-xxhash3",
+            Self::XxHash128 => "x-amz-checksum-xxhash128",
         }
     }
 
@@ -73,6 +92,10 @@ impl Algorithm {
             Self::Sha1 => "SHA1",
             Self::Sha256 => "SHA256",
             Self::Sha512 => "SHA512",
+            Self::Md5 => "MD5",
+            Self::XxHash64 => "XXHASH64",
+            Self::XxHash3 => "XXHASH3",
+            Self::XxHash128 => "XXHASH128",
         }
     }
 
@@ -80,7 +103,8 @@ impl Algorithm {
     pub(crate) const fn text_length(self) -> u64 {
         match self {
             Self::Crc32 | Self::Crc32c => 8,
-            Self::Crc64Nvme => 12,
+            Self::Crc64Nvme | Self::XxHash64 | Self::XxHash3 => 12,
+            Self::Md5 | Self::XxHash128 => 24,
             Self::Sha1 => 28,
             Self::Sha256 => 44,
             Self::Sha512 => 88,
@@ -104,6 +128,10 @@ impl Running {
             Algorithm::Sha1 => Self::Sha1(Sha1::new()),
             Algorithm::Sha256 => Self::Sha256(Sha256::new()),
             Algorithm::Sha512 => Self::Sha512(Box::default()),
+            Algorithm::Md5 => Self::Md5(Md5::new()),
+            Algorithm::XxHash64 => Self::XxHash64(XxHash64::with_seed(0)),
+            Algorithm::XxHash3 => Self::XxHash3(Box::new(XxHash3_64::with_seed(0))),
+            Algorithm::XxHash128 => Self::XxHash128(Box::new(XxHash3_128::with_seed(0))),
         }
     }
 
@@ -115,6 +143,10 @@ impl Running {
             Self::Sha1(sum) => sum.update(bytes),
             Self::Sha256(sum) => sum.update(bytes),
             Self::Sha512(sum) => sum.update(bytes),
+            Self::Md5(sum) => sum.update(bytes),
+            Self::XxHash64(sum) => sum.write(bytes),
+            Self::XxHash3(sum) => sum.write(bytes),
+            Self::XxHash128(sum) => sum.write(bytes),
         }
     }
 
@@ -127,6 +159,10 @@ impl Running {
             Self::Sha1(sum) => STANDARD.encode(sum.finalize()),
             Self::Sha256(sum) => STANDARD.encode(sum.finalize()),
             Self::Sha512(sum) => STANDARD.encode(sum.finalize()),
+            Self::Md5(sum) => STANDARD.encode(sum.finalize()),
+            Self::XxHash64(sum) => STANDARD.encode(sum.finish().to_be_bytes()),
+            Self::XxHash3(sum) => STANDARD.encode(sum.finish().to_be_bytes()),
+            Self::XxHash128(sum) => STANDARD.encode(sum.finish_128().to_be_bytes()),
         }
     }
 }
@@ -248,5 +284,36 @@ impl Claims {
             held.push((algorithm, actual));
         }
         Ok(held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_nothing_are_those_of_their_specifications_in_big_endian() {
+        for (algorithm, expected) in [
+            (Algorithm::Md5, "1B2M2Y8AsgTpgAmY7PhCfg=="),
+            (Algorithm::XxHash64, "70bbN1HY6Zk="),
+            (Algorithm::XxHash3, "LQaABTjTlMI="),
+            (Algorithm::XxHash128, "maoG0wFHmNhgAcMkRo1Jfw=="),
+        ] {
+            assert_eq!(Running::new(algorithm).text(), expected, "{algorithm:?}");
+        }
+    }
+
+    #[test]
+    fn every_algorithm_has_its_header_and_the_length_of_its_text() {
+        for algorithm in ALL {
+            assert_eq!(Algorithm::of_header(algorithm.header()), Some(algorithm));
+            let mut sum = Running::new(algorithm);
+            sum.update(b"pieces");
+            assert_eq!(
+                sum.text().len() as u64,
+                algorithm.text_length(),
+                "{algorithm:?}"
+            );
+        }
     }
 }

@@ -133,7 +133,7 @@ impl Gateway {
         let limits = &self.config().limits;
         self.origin()
             .path()
-            .plan(0, limits.request_memory, limits.parallel)
+            .ranges(limits.request_memory, limits.parallel)
     }
 
     /// One request, answered as the origin answers it.

@@ -141,7 +141,9 @@ async fn put_unknown(
     target: Target,
     mut pieces: Pieces,
 ) -> Result<Answer, Failed> {
-    let part = gateway.reading_plan().part;
+    let limits = &gateway.config().limits;
+    let path = gateway.origin().path();
+    let part = path.parts(0, limits.request_memory, limits.parallel).part;
     let size = usize::try_from(part).unwrap_or(usize::MAX);
     let mut first = BytesMut::new();
     while first.len() <= size {

@@ -1,5 +1,7 @@
 //! Between `s3s`, which verifies who asks, and the gateway, which does what is asked.
 
+pub(crate) mod scope;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -4,24 +4,36 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use envelope::CHUNK;
 use units::Rate;
 
 /// S3's smallest part, the last one excepted.
 pub(crate) const SMALLEST_PART: u64 = 5 << 20;
-/// Parts begin at this size: below, the cost per request shows even on a LAN.
+/// Below this a range's request costs more than its bytes.
+const SMALLEST_RANGE: u64 = 1 << 20;
+/// Parts begin at this size where few are needed: below, the cost per request shows even on a LAN.
 const USUAL_PART: u64 = 8 << 20;
 const LARGEST_PART: u64 = 64 << 20;
 /// S3's most parts.
 const MOST_PARTS: u64 = 10_000;
+/// What one connection holds in flight, at most: Linux' `tcp_wmem` ends at 4 MiB and `tcp_rmem` at 6 MiB, and
+/// both count what packets cost beside their payload.
+const FLIGHT: u64 = 3 << 20;
+/// What a path is taken for until it has shown its rate.
+const UNKNOWN: Rate = Rate::mbit_per_s(1000);
 
 /// Answers of which the fastest tells the round-trip time.
 const ANSWERS: usize = 64;
 /// The fastest of the last windows tells the rate.
 const WINDOWS: usize = 64;
 const WINDOW: Duration = Duration::from_millis(250);
+/// Fewer windows are a transfer that is still beginning.
+const BELIEVED: usize = 8;
 
 /// Watches requests. The round-trip time is the shortest time from a request without a body to its answer, the
-/// origin's own time included: for the question how much must be under way at once, that is the right one.
+/// origin's own time included: for the question how much must be under way at once, that is the right one. The
+/// rate is that of parts and ranges while they, and not the client, were what was waited for: a client's 1 MiB over
+/// a long path moves at a few per cent of what the path carries.
 #[derive(Debug, Default)]
 pub(crate) struct PathMeter {
     seen: Mutex<Seen>,
@@ -30,9 +42,18 @@ pub(crate) struct PathMeter {
 #[derive(Debug, Default)]
 struct Seen {
     answers: VecDeque<Duration>,
-    /// Bytes per window, of windows in which something moved from beginning to end.
+    /// Bytes per window, of windows that the path held up and in which something moved from beginning to end.
     windows: VecDeque<u64>,
-    current: Option<(Instant, u64)>,
+    current: Option<Window>,
+}
+
+/// A quarter of a second.
+#[derive(Debug)]
+struct Window {
+    began: Instant,
+    bytes: u64,
+    /// Whether somebody waited for the path meanwhile.
+    waited: bool,
 }
 
 /// How an object is cut, and how much of it is under way at once.
@@ -61,21 +82,33 @@ impl PathMeter {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let now = Instant::now();
         let mut seen = self.seen();
-        match seen.current {
-            Some((began, sum)) if now - began < WINDOW => {
-                seen.current = Some((began, sum.saturating_add(bytes)));
+        if let Some(window) = &mut seen.current
+            && now - window.began < WINDOW
+        {
+            window.bytes = window.bytes.saturating_add(bytes);
+            return;
+        }
+        let next = Window {
+            began: now,
+            bytes,
+            waited: false,
+        };
+        // A window that ran into silence says nothing about the path.
+        if let Some(window) = seen.current.replace(next)
+            && window.waited
+            && now - window.began < 2 * WINDOW
+        {
+            if seen.windows.len() == WINDOWS {
+                seen.windows.pop_front();
             }
-            Some((began, sum)) => {
-                // A window that ran into silence says nothing about the path.
-                if now - began < 2 * WINDOW {
-                    if seen.windows.len() == WINDOWS {
-                        seen.windows.pop_front();
-                    }
-                    seen.windows.push_back(sum);
-                }
-                seen.current = Some((now, bytes));
-            }
-            None => seen.current = Some((now, bytes)),
+            seen.windows.push_back(window.bytes);
+        }
+    }
+
+    /// Somebody had to wait for parts or ranges.
+    pub(crate) fn waited(&self) {
+        if let Some(window) = &mut self.seen().current {
+            window.waited = true;
         }
     }
 
@@ -84,16 +117,26 @@ impl PathMeter {
         self.seen().answers.iter().min().copied()
     }
 
-    /// The highest rate of late.
+    /// The highest rate of late, once it is known.
     pub(crate) fn rate(&self) -> Option<Rate> {
-        let most = self.seen().windows.iter().max().copied()?;
+        let seen = self.seen();
+        if seen.windows.len() < BELIEVED {
+            return None;
+        }
+        let most = seen.windows.iter().max().copied()?;
         let per_second = u128::from(most) * 8 * 1000 / WINDOW.as_millis();
         Some(Rate::bit_per_s(u64::try_from(per_second).ok()?))
     }
 
-    /// How to cut an object of `length` bytes within `memory` bytes and `most` requests at once.
-    pub(crate) fn plan(&self, length: u64, memory: u64, most: usize) -> Plan {
-        Plan::of(self.rtt(), self.rate(), length, memory, most)
+    /// How to cut an object of `length` bytes on its way to the origin, within `memory` bytes and `most` requests at
+    /// once.
+    pub(crate) fn parts(&self, length: u64, memory: u64, most: usize) -> Plan {
+        Plan::parts(self.rtt(), self.rate(), length, memory, most)
+    }
+
+    /// As [`PathMeter::parts`], on the way back, of an object whose length nobody knows yet.
+    pub(crate) fn ranges(&self, memory: u64, most: usize) -> Plan {
+        Plan::ranges(self.rtt(), self.rate(), memory, most)
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -104,38 +147,56 @@ impl PathMeter {
 // === impl Plan ===
 
 impl Plan {
-    /// A part is half of what the path holds, so that the round trip at its end costs little of the others; as
-    /// many are under way as fill the path twice: once with what travels, once with what waits to be
-    /// answered. And one more, which is being filled.
-    fn of(
+    fn parts(
         rtt: Option<Duration>,
         rate: Option<Rate>,
         length: u64,
         memory: u64,
         most: usize,
     ) -> Self {
-        let held = rtt
-            .zip(rate)
-            .and_then(|(rtt, rate)| rate.checked_mul(rtt))
-            .map(units::Bytes::get);
-        let least = length.div_ceil(MOST_PARTS).max(SMALLEST_PART);
-        let fits = (memory / 2).max(SMALLEST_PART);
-        let part = held
-            .map_or(USUAL_PART, |held| (held / 2).next_multiple_of(1 << 20))
-            .clamp(USUAL_PART, LARGEST_PART)
-            .min(fits)
-            .max(least);
+        let least = length
+            .div_ceil(MOST_PARTS)
+            .max(SMALLEST_PART)
+            .next_multiple_of(CHUNK);
+        let held = held(rtt, rate);
+        Self::of(held, lanes(held, memory), least, memory, most)
+    }
+
+    /// Twice as many as parts: a store's connection that has rested begins with ten packets again, and so each more
+    /// shortens the beginning.
+    fn ranges(rtt: Option<Duration>, rate: Option<Rate>, memory: u64, most: usize) -> Self {
+        let held = held(rtt, rate);
+        Self::of(held, 2 * lanes(held, memory), SMALLEST_RANGE, memory, most)
+    }
+
+    /// A part is half of what the path holds, so that the round trip at its end costs little of the others, unless
+    /// the others leave less memory for it.
+    fn of(held: Option<u64>, lanes: u64, least: u64, memory: u64, most: usize) -> Self {
+        let most = u64::try_from(most).unwrap_or(u64::MAX);
+        let lanes = lanes.min(most).min(memory / least).max(2);
+        let wanted = held.map_or(USUAL_PART, |held| (held / 2).next_multiple_of(1 << 20));
+        let part = wanted.clamp(USUAL_PART, LARGEST_PART).min(memory / lanes);
         // Parts begin at chunks of encrypted objects.
-        let part = part.next_multiple_of(1 << 16);
-        // While nothing is known about the path, it may be long and wide.
-        let wanted = held.map_or(u64::MAX, |held| (2 * held).div_ceil(part) + 2);
-        let fitting = (memory / part).max(2);
-        let parallel = usize::try_from(wanted.min(fitting)).unwrap_or(usize::MAX);
+        let part = (part / CHUNK * CHUNK).max(least);
         Self {
             part,
-            parallel: parallel.clamp(2, most.max(2)),
+            parallel: usize::try_from(lanes).unwrap_or(usize::MAX),
         }
     }
+}
+
+/// Bytes that the path holds.
+fn held(rtt: Option<Duration>, rate: Option<Rate>) -> Option<u64> {
+    let held = rate.unwrap_or(UNKNOWN).checked_mul(rtt?)?;
+    Some(held.get())
+}
+
+/// As many as fill the path twice, each with what one connection holds: once with what travels, once with what waits
+/// to be answered or asked for. And one more, which is being filled.
+fn lanes(held: Option<u64>, memory: u64) -> u64 {
+    held.map_or(memory / USUAL_PART, |held| {
+        held.saturating_mul(2).div_ceil(FLIGHT) + 1
+    })
 }
 
 #[cfg(test)]
@@ -143,38 +204,65 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plan(rtt_ms: u64, mbit: u64, length: u64) -> Plan {
-        Plan::of(
-            Some(Duration::from_millis(rtt_ms)),
-            Some(Rate::mbit_per_s(mbit)),
-            length,
-            64 << 20,
-            32,
-        )
+    const MEMORY: u64 = 96 << 20;
+
+    fn known(rtt_ms: u64, mbit: u64) -> (Option<Duration>, Option<Rate>) {
+        let rtt = Duration::from_millis(rtt_ms);
+        (Some(rtt), Some(Rate::mbit_per_s(mbit)))
     }
 
     #[test]
-    fn a_long_fat_path_gets_larger_parts_and_more_of_them() {
-        let near = plan(1, 100, 1 << 30);
-        let far = plan(200, 1000, 1 << 30);
-        assert_eq!((near.part, near.parallel), (8 << 20, 3));
-        assert_eq!((far.part, far.parallel), (12 << 20, 5));
+    fn a_long_fat_path_gets_more_parts_at_once() {
+        let (rtt, rate) = known(1, 100);
+        let near = Plan::parts(rtt, rate, 1 << 30, MEMORY, 32);
+        assert_eq!((near.part, near.parallel), (8 << 20, 2));
+        let (rtt, rate) = known(200, 1000);
+        let far = Plan::parts(rtt, rate, 1 << 30, MEMORY, 32);
+        // 25 MB twice, 3 MiB each, and one.
+        assert_eq!(far.parallel, 17);
+        assert!(far.part >= SMALLEST_PART);
+        let back = Plan::ranges(rtt, rate, MEMORY, 32);
+        assert_eq!((back.part, back.parallel), (3 << 20, 32));
+    }
+
+    #[test]
+    fn only_what_the_path_held_up_tells_its_rate() {
+        let meter = PathMeter::default();
+        let began = Instant::now();
+        for number in 0..20 {
+            let mut seen = meter.seen();
+            // As if a quarter of a second had passed each time.
+            seen.current = Some(Window {
+                began: began.checked_sub(WINDOW).unwrap(),
+                bytes: 1_000_000 + number,
+                waited: number >= 12,
+            });
+            drop(seen);
+            assert_eq!(meter.rate(), None);
+            meter.moved(1);
+        }
+        // 1,000,019 bytes in a quarter of a second.
+        assert_eq!(meter.rate(), Some(Rate::bit_per_s(32_000_608)));
     }
 
     proptest! {
         #[test]
         fn memory_parts_and_their_number_stay_within_bounds(
             rtt_ms in 0_u64..2000, mbit in 1_u64..20_000, length in 0_u64..(5 << 40),
-            memory in (16_u64 << 20)..(1 << 30), most in 2_usize..100,
+            memory in (16_u64 << 20)..(1 << 30), most in 2_usize..100, known_rate: bool, known_rtt: bool,
         ) {
-            let rate = Rate::mbit_per_s(mbit);
-            let plan = Plan::of(Some(Duration::from_millis(rtt_ms)), Some(rate), length, memory, most);
+            let (rtt, rate) = known(rtt_ms, mbit);
+            let (rtt, rate) = (rtt.filter(|_| known_rtt), rate.filter(|_| known_rate));
+            let plan = Plan::parts(rtt, rate, length, memory, most);
             prop_assert!(plan.part >= SMALLEST_PART);
             prop_assert!(length.div_ceil(plan.part) <= MOST_PARTS);
             prop_assert!(plan.parallel >= 2 && plan.parallel <= most);
             // Only an object that S3's number of parts forces to larger ones may take more.
-            let forced = length.div_ceil(MOST_PARTS) > memory / 2;
-            prop_assert!(forced || plan.part * plan.parallel as u64 <= memory + (2 << 16));
+            let forced = length.div_ceil(MOST_PARTS) > memory / 2 - CHUNK;
+            prop_assert!(forced || plan.part * plan.parallel as u64 <= memory);
+            let plan = Plan::ranges(rtt, rate, memory, most);
+            prop_assert!(plan.part >= SMALLEST_RANGE && plan.part * plan.parallel as u64 <= memory);
+            prop_assert!(plan.parallel >= 2 && plan.parallel <= most);
         }
     }
 }

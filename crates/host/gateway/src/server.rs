@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use http::Request;
-use http::header::{CONNECTION, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::{Request, StatusCode};
 use http_body_util::{BodyDataStream, StreamBody};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use crate::config::Config;
 use crate::event::Event;
 use crate::form;
-use crate::front::{self, Events, Peer};
+use crate::front::{self, Events, Peer, scope};
 use crate::gateway::Gateway;
 use crate::journal::{Journal, Left};
 use crate::rechunked::{chunking, rechunked};
@@ -247,6 +247,9 @@ impl Door {
             });
             return Ok(response);
         }
+        if let Err(refused) = scope::check(request.uri(), request.headers()) {
+            return Ok(refused.response());
+        }
         let payload = request.headers().get("x-amz-content-sha256");
         let payload = payload.and_then(|payload| payload.to_str().ok());
         let signed = payload.and_then(chunking);
@@ -258,8 +261,26 @@ impl Door {
             }),
         };
         request.extensions_mut().insert(Peer(self.peer));
-        self.service.call(request).await
+        self.service.call(request).await.map(explained)
     }
+}
+
+/// `s3s` says of a wrong signature only the code, and clients show `UnknownError` for a message that is not there.
+fn explained(mut response: s3s::HttpResponse) -> s3s::HttpResponse {
+    const SHORT: &str = "<Code>SignatureDoesNotMatch</Code></Error>";
+    const LONG: &str = "<Code>SignatureDoesNotMatch</Code><Message>The request signature we calculated does not match \
+                        the signature you provided. Check your key and signing method.</Message></Error>";
+    let said = (response.status() == StatusCode::FORBIDDEN)
+        .then(|| response.body().bytes())
+        .flatten();
+    if let Some(said) = said
+        && let Ok(text) = std::str::from_utf8(&said)
+        && text.ends_with(SHORT)
+    {
+        *response.body_mut() = s3s::Body::from(text.replace(SHORT, LONG));
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    response
 }
 
 /// A request's body, and whether all of it was read.

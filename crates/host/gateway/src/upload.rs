@@ -68,7 +68,7 @@ impl Gateway {
         let plan = self
             .origin()
             .path()
-            .plan(length, limits.request_memory, limits.parallel);
+            .parts(length, limits.request_memory, limits.parallel);
         let mut answer = if length > SINGLE_LIMIT || length > WORTH * plan.part {
             let target = parts::Target {
                 bucket: rule.origin.clone(),

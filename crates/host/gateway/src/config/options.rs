@@ -428,7 +428,7 @@ impl LimitOptions {
             // S3's own: 5 TiB.
             object: self.object.unwrap_or(Bytes::mib(5 << 20)).get(),
             // Twice the bandwidth-delay product of 1 Gbit/s at 200 ms, and what is being filled meanwhile.
-            request_memory: self.request_memory.unwrap_or(Bytes::mib(64)).get(),
+            request_memory: self.request_memory.unwrap_or(Bytes::mib(96)).get(),
             // A disk of 100 operations per second suffers from more; a fast store gains nothing from them.
             parallel: self.parallel.unwrap_or(32),
             connections: self.connections.unwrap_or(1024),

@@ -4,6 +4,7 @@
 //! its own, at most [`Plan::parallel`] of them and each at most [`Plan::part`] bytes long.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
@@ -19,6 +20,9 @@ use crate::gateway::Gateway;
 use crate::origin::Pieces;
 use crate::path::Plan;
 use crate::upload::parts::Leave;
+
+/// What is here already is handed over in less.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// Stored bytes on their way to a client.
 pub(crate) struct Delivery {
@@ -95,7 +99,12 @@ impl Delivery {
     async fn next(&mut self) -> Result<Option<Bytes>, Failed> {
         loop {
             if self.left > 0 {
-                let Some(piece) = self.current.next().await else {
+                let asked = Instant::now();
+                let piece = self.current.next().await;
+                if asked.elapsed() > AT_ONCE {
+                    self.gateway.origin().path().waited();
+                }
+                let Some(piece) = piece else {
                     return Err(Failed::unreachable("the origin ended a range early"));
                 };
                 let mut piece = piece?;

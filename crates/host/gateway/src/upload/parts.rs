@@ -193,6 +193,7 @@ impl Gateway {
                 None if left == 0 => break,
                 None => {
                     let Some(leave) = self.leave(under_way.len(), plan.parallel) else {
+                        self.origin().path().waited();
                         match joined(under_way.join_next().await)? {
                             Some(Ended::Arrived(part)) => arrived.push(part),
                             Some(Ended::Refused(answer)) => return Ok(Err(answer)),

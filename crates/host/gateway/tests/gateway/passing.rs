@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::support::{CLIENT, OWNER, Site, content, gateway, library, raw, signed_get};
+use crate::support::{
+    CLIENT, OWNER, Site, content, gateway, library, raw, signed_get, signed_upload,
+};
 use object_store::aws::AmazonS3;
 use object_store::path::Path;
 use object_store::signer::Signer as _;
@@ -10,6 +12,8 @@ use object_store::{GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, 
 use store::digest::sha256_hex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+const DIGEST: &str = "x-amz-content-sha256";
 
 async fn put(store: &AmazonS3, key: &str, length: usize) -> bytes::Bytes {
     let sent = content(length);
@@ -142,20 +146,23 @@ async fn a_presigned_url_works_and_a_changed_one_does_not() {
     assert!(answer.contains("SignatureDoesNotMatch"), "{answer}");
 }
 
-/// Signs by `object_store`'s own means: a presigned PUT, whose body may be anything.
-async fn upload(site: &Site, bucket: &str, headers: &str, body: &[u8]) -> String {
-    let url = site
-        .client(bucket)
-        .signed_url(http::Method::PUT, &Path::from("k"), Duration::from_mins(1))
-        .await
-        .unwrap();
-    let (path, query, host) = (url.path(), url.query().unwrap(), site.gateway);
-    let mut request = format!(
-        "PUT {path}?{query} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n"
+/// A PUT with these headers, whose body may be anything.
+async fn upload(site: &Site, bucket: &str, headers: &[(&str, &str)], body: &[u8]) -> String {
+    let digest = headers.iter().find(|(name, _)| *name == DIGEST);
+    let payload = digest.map_or("UNSIGNED-PAYLOAD", |(_, value)| value);
+    let others = headers.iter().filter(|(name, _)| *name != DIGEST);
+    let mut headers: Vec<_> = others
+        .map(|(name, value)| (*name, (*value).to_owned()))
+        .collect();
+    headers.push(("content-length", body.len().to_string()));
+    signed_upload(
+        site.gateway,
+        &format!("/{bucket}/k"),
+        payload,
+        &headers,
+        body,
     )
-    .into_bytes();
-    request.extend_from_slice(body);
-    raw(site.gateway, &request).await
+    .await
 }
 
 #[tokio::test]
@@ -163,11 +170,14 @@ async fn what_a_client_says_about_its_bytes_must_be_true_before_they_are_stored(
     let mut site = Site::start().await;
     for (bucket, origin) in [("lab", "lab"), ("secret", "sealed")] {
         for wrong in [
-            "content-length: 3\r\ncontent-md5: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
-            "content-length: 3\r\nx-amz-checksum-crc32: AAAAAA==\r\n",
-            "content-length: 3\r\nx-amz-content-sha256: 0000000000000000000000000000000000000000000000000000000000000000\r\n",
+            ("content-md5", "AAAAAAAAAAAAAAAAAAAAAA=="),
+            ("x-amz-checksum-crc32", "AAAAAA=="),
+            (
+                DIGEST,
+                "0000000000000000000000000000000000000000000000000000000000000000",
+            ),
         ] {
-            let answer = upload(&site, bucket, wrong, b"abc").await;
+            let answer = upload(&site, bucket, &[wrong], b"abc").await;
             assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
             let error = site.owner(origin).head(&Path::from("k")).await.unwrap_err();
             assert!(
@@ -176,21 +186,42 @@ async fn what_a_client_says_about_its_bytes_must_be_true_before_they_are_stored(
             );
         }
         // MD5 and CRC-32 of "abc".
-        let right = "content-length: 3\r\ncontent-md5: kAFQmDzST7DWlj99KOF/cg==\r\nx-amz-checksum-crc32: NSRBwg==\r\n";
-        let answer = upload(&site, bucket, right, b"abc").await;
+        let right = [
+            ("content-md5", "kAFQmDzST7DWlj99KOF/cg=="),
+            ("x-amz-checksum-crc32", "NSRBwg=="),
+        ];
+        let answer = upload(&site, bucket, &right, b"abc").await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert_eq!(site.stored.recv().await.unwrap().bucket, origin);
     }
 }
 
 #[tokio::test]
+async fn what_no_signature_covers_is_no_part_of_a_request() {
+    let site = Site::start().await;
+    let url = site
+        .client("lab")
+        .signed_url(http::Method::PUT, &Path::from("k"), Duration::from_mins(1))
+        .await
+        .unwrap();
+    let (path, query, host) = (url.path(), url.query().unwrap(), site.gateway);
+    let added = "x-amz-copy-source: /secret/k\r\n";
+    let request = format!(
+        "PUT {path}?{query} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{added}content-length: 0\r\n\r\n"
+    );
+    let answer = raw(site.gateway, request.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    assert!(
+        answer.contains("<HeadersNotSigned>x-amz-copy-source"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
 async fn a_wrong_checksum_of_a_large_object_leaves_nothing_at_the_origin() {
     let site = Site::start().await;
     let body = content(33 << 20);
-    let wrong = format!(
-        "content-length: {}\r\nx-amz-checksum-crc32: AAAAAA==\r\n",
-        body.len()
-    );
+    let wrong = [("x-amz-checksum-crc32", "AAAAAA==")];
     let answer = upload(&site, "lab", &wrong, &body).await;
     assert!(answer.contains("BadDigest"), "{answer}");
     assert!(site.owner("lab").head(&Path::from("k")).await.is_err());

@@ -129,7 +129,7 @@ pub(crate) async fn raw(address: SocketAddr, request: &[u8]) -> String {
 /// A GET with a signature of our own, for what the library does not ask.
 pub(crate) async fn signed_get(address: SocketAddr, path: &str, query: &str) -> String {
     let payload = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-    let head = signed_head(address, "GET", path, query, payload);
+    let head = signed_head(address, ("GET", path, query), payload, &[]);
     raw(address, format!("{head}\r\n").as_bytes()).await
 }
 
@@ -140,27 +140,37 @@ pub(crate) async fn signed_put(
     headers: &[(&str, String)],
     body: &[u8],
 ) -> String {
-    let mut head = signed_head(
+    let mut headers = headers.to_vec();
+    headers.push(("content-length", body.len().to_string()));
+    signed_upload(
         address,
-        "PUT",
         path,
-        "",
         "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
-    );
-    for (name, value) in headers {
-        head = format!("{head}{name}: {value}\r\n");
-    }
-    let mut request = format!("{head}content-length: {}\r\n\r\n", body.len()).into_bytes();
+        &headers,
+        body,
+    )
+    .await
+}
+
+/// A PUT with these headers, all of them signed; `payload` is what `x-amz-content-sha256` says.
+pub(crate) async fn signed_upload(
+    address: SocketAddr,
+    path: &str,
+    payload: &str,
+    headers: &[(&str, String)],
+    body: &[u8],
+) -> String {
+    let head = signed_head(address, ("PUT", path, ""), payload, headers);
+    let mut request = format!("{head}\r\n").into_bytes();
     request.extend_from_slice(body);
     raw(address, &request).await
 }
 
 fn signed_head(
     address: SocketAddr,
-    method: &str,
-    path: &str,
-    query: &str,
+    (method, path, query): (&str, &str, &str),
     payload: &str,
+    headers: &[(&str, String)],
 ) -> String {
     let now = time::OffsetDateTime::now_utc();
     let day = format!(
@@ -175,10 +185,20 @@ fn signed_head(
         now.minute(),
         now.second()
     );
-    let names = "host;x-amz-content-sha256;x-amz-date";
-    let request = format!(
-        "{method}\n{path}\n{query}\nhost:{address}\nx-amz-content-sha256:{payload}\nx-amz-date:{moment}\n\n{names}\n{payload}"
-    );
+    let mut headers = headers.to_vec();
+    headers.push(("host", address.to_string()));
+    headers.push(("x-amz-content-sha256", payload.to_owned()));
+    headers.push(("x-amz-date", moment.clone()));
+    headers.sort();
+    let names: Vec<&str> = headers.iter().map(|(name, _)| *name).collect();
+    let names = names.join(";");
+    let lines = |between: &str, end: &str| {
+        headers.iter().fold(String::new(), |text, (name, value)| {
+            format!("{text}{name}:{between}{value}{end}")
+        })
+    };
+    let signed = lines("", "\n");
+    let request = format!("{method}\n{path}\n{query}\n{signed}\n{names}\n{payload}");
     let scope = format!("{day}/us-east-1/s3/aws4_request");
     let digest = store::digest::sha256_hex(request.as_bytes());
     let text = format!("AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}");
@@ -196,10 +216,10 @@ fn signed_head(
     } else {
         format!("{path}?{query}")
     };
+    let sent = lines(" ", "\r\n");
     format!(
-        "{method} {target} HTTP/1.1\r\nhost: {address}\r\nx-amz-date: {moment}\r\n\
-         x-amz-content-sha256: {payload}\r\nauthorization: AWS4-HMAC-SHA256 \
-         Credential={}/{scope}, SignedHeaders={names}, Signature={signature}\r\nconnection: close\r\n",
+        "{method} {target} HTTP/1.1\r\n{sent}authorization: AWS4-HMAC-SHA256 Credential={}/{scope}, \
+         SignedHeaders={names}, Signature={signature}\r\nconnection: close\r\n",
         CLIENT.0
     )
 }

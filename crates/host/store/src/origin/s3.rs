@@ -261,7 +261,8 @@ impl S3 for Backend {
             content_type: input.content_type,
             metadata: input.metadata,
         };
-        let id = self.uploads.begin(&input.bucket, &input.key, about);
+        let whole = self.objects.receive(None)?;
+        let id = self.uploads.begin(&input.bucket, &input.key, about, whole);
         Ok(S3Response::new(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -299,13 +300,13 @@ impl S3 for Backend {
             .multipart_upload
             .and_then(|upload| upload.parts)
             .unwrap_or_default();
-        let (parts, about) =
-            self.uploads
-                .finish(&input.upload_id, &input.bucket, &input.key, &wanted)?;
-        let mut whole = self.objects.receive(None)?;
-        for part in parts {
-            whole.push(&part.bytes)?;
-        }
+        let fresh = self.objects.receive(None)?;
+        let (whole, about) = self.uploads.finish(
+            &input.upload_id,
+            (&input.bucket, &input.key),
+            &wanted,
+            fresh,
+        )?;
         let mut object = whole.finish();
         object.content_type = about.content_type;
         object.metadata = about.metadata;
