@@ -62,7 +62,8 @@ fn doctor_says_which_verbs_run() {
     let doctor = run(longhaul().args(["doctor", "--json"])).json();
     let verbs = doctor["verbs"].as_array().expect("a list of verbs");
     for name in [
-        "explain", "simulate", "relay", "trunk", "lab", "flow", "profile", "top", "tune", "cc",
+        "explain", "simulate", "relay", "trunk", "object", "lab", "flow", "profile", "top", "tune",
+        "cc",
     ] {
         let verb = verbs.iter().find(|verb| verb["verb"] == name);
         let verb = verb.unwrap_or_else(|| panic!("{name} is a verb"));

@@ -4,6 +4,8 @@
 //!
 //! S3's words and codes: *Authenticating Requests (AWS Signature Version 4)* and *Error responses* of the S3 API reference.
 
+use std::fmt::Write as _;
+
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode, Uri};
 
@@ -330,11 +332,11 @@ impl Refused {
 
     /// As S3 says it.
     pub(crate) fn response(&self) -> s3s::HttpResponse {
-        let more: String = self
-            .more
-            .iter()
-            .map(|(name, value)| format!("<{name}>{}</{name}>", xml::escaped(value)))
-            .collect();
+        let mut more = String::new();
+        for (name, value) in &self.more {
+            // Writing to a String cannot fail.
+            let _ = write!(more, "<{name}>{}</{name}>", xml::escaped(value));
+        }
         let text = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{}</Code><Message>{}</Message>{more}</Error>",
             self.code,

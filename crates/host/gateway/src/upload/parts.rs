@@ -109,7 +109,17 @@ impl Gateway {
     }
 
     /// Begins an upload; or what the origin has against it. Conditions come back for the end.
+    ///
+    /// A client that leaves meanwhile must not leave an upload that nobody knows: this goes on without it, and an
+    /// upload that nobody takes gives itself up.
     async fn begin(&self, target: Target) -> Result<Begun, Failed> {
+        let gateway = self.clone();
+        tokio::spawn(async move { gateway.begin_alone(target).await })
+            .await
+            .map_err(|_ended| Failed::unreachable("the beginning of an upload was cut off"))?
+    }
+
+    async fn begin_alone(&self, target: Target) -> Result<Begun, Failed> {
         let (for_object, for_completion) = split(&target.headers);
         let mut create = Ask::new(Method::POST, &target.bucket, &target.key).query("uploads", "");
         create.headers = for_object;

@@ -43,6 +43,13 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Check>)> {
         ("relay", relay()),
         ("trunk", relay()),
         (
+            "object",
+            vec![needed(
+                "objects and keys in files",
+                Ok("need nothing".to_owned()),
+            )],
+        ),
+        (
             "lab",
             vec![
                 needed("iproute2", iproute2()),
