@@ -9,7 +9,7 @@
 client, waits until its pool is ready, and lets curl put and get objects over one connection each, plain and encrypted in
 turns. Every GET is compared with what was put. Beside each time stands its bound: the round trips that the verb needs (a
 PUT in parts three: begin, parts, complete; all else one) and the bytes at the path's rate, 1448 of 1500. The lab's store
-takes objects of up to 512 MiB.
+takes objects of up to 1 GiB.
 `loopback` alternates both buckets within a round and gives the median of the rounds' ratios. Its pools are cold: a hot
 connection is paced at what priming measured, and that would be measured again.
 Everything that it starts ends with it. Figures are printed as lines of `name value unit`.
