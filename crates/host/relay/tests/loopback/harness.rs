@@ -90,6 +90,13 @@ impl Relay {
         TcpStream::connect(self.address).await.unwrap()
     }
 
+    /// What a new client meets whom the relay ends by itself: it works on threads of its own, so that the reset may
+    /// come before the client has looked whether it is connected.
+    pub(crate) async fn end_of_newcomer(&self) -> std::io::Result<u8> {
+        let mut client = TcpStream::connect(self.address).await?;
+        within(client.read_u8()).await
+    }
+
     /// The next event for which `select` has an answer; the others are skipped.
     pub(crate) async fn event<T>(&mut self, mut select: impl FnMut(&Event) -> Option<T>) -> T {
         loop {
