@@ -44,15 +44,8 @@ fn one_bulk(bench: &Bench, bytes: u64, step: Duration) -> Result<Trace> {
     let sender = bench.near.enter(|| TcpStream::connect(address))??;
     let done = AtomicBool::new(false);
     let (seconds, windows) = thread::scope(|scope| -> Result<_> {
-        // A sender that waits for a processor has nothing to send, and its window does not grow meanwhile.
-        let feeder = scope.spawn(|| {
-            realtime::request(Priority::Low, false);
-            feed(&sender, bytes)
-        });
-        let watcher = scope.spawn(|| {
-            realtime::request(Priority::Low, false);
-            watch(&sender, begun, step, &done)
-        });
+        let feeder = scope.spawn(|| feed(&sender, bytes));
+        let watcher = scope.spawn(|| watch(&sender, begun, step, &done));
         // The connection is accepted half a round trip after the sender may begin.
         let took = listener.accept().and_then(|(mut receiver, _)| {
             drain(&mut receiver, bytes)?;

@@ -44,7 +44,7 @@ const WINDOWS: f64 = 0.05;
 /// the machine makes another trace of it.
 const RUNS: usize = 5;
 /// Transfers that share the machine; none of them loads it by itself.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 3;
 const STEP: Duration = Duration::from_millis(10);
 
 #[expect(
