@@ -2,7 +2,7 @@
 
 use record::lab::{Arm, Comparison, Measure};
 
-use crate::evidence::{Measured, Transfer};
+use crate::evidence::Measured;
 use crate::statistics::{
     cliffs_delta, difference_interval, mann_whitney, quantile, ratio_interval, shift,
     shift_of_pairs, signed_rank,
@@ -57,15 +57,14 @@ fn samples(
         Measure::Rate => arm.samples_bps.clone(),
     };
     let (of_arm, of_other) = (all(arm), all(first));
-    let value = |transfer: &Transfer| match measure {
-        Measure::Time => Some(transfer.seconds),
-        Measure::Rate => transfer.goodput_bps(None),
-    };
     let others = against.by_round();
     let pairs: Vec<(f64, f64)> = measured
         .by_round()
         .iter()
-        .filter_map(|(place, transfer)| Some((value(transfer)?, value(others.get(place)?)?)))
+        .filter_map(|(place, transfer)| {
+            let other = others.get(place)?;
+            Some((transfer.value(measure)?, other.value(measure)?))
+        })
         .collect();
     let most = of_arm.len().max(of_other.len());
     #[expect(clippy::cast_precision_loss, reason = "counts of transfers")]
@@ -129,6 +128,7 @@ fn compare(samples: &Samples, measure: Measure, seed: u64) -> Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::Transfer;
     use crate::summary::{Frame, arm};
 
     const FRAME: Frame = Frame {

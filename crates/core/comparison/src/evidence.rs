@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use record::LimitSeconds;
-use record::lab::{Leg, PathCheck, Series};
+use record::lab::{Leg, Measure, PathCheck, Series};
 
 /// One transfer as it was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -113,6 +113,14 @@ impl Measured {
         transfers.filter(|transfer| transfer.failure.is_none())
     }
 
+    /// What transfers that count are judged by, in the order in which they ran: seconds, or payload bits per
+    /// second of those whose payload is known.
+    #[must_use]
+    pub fn values(&self, measure: Measure) -> Vec<f64> {
+        let values = self.good().map(|transfer| transfer.value(measure));
+        values.flatten().collect()
+    }
+
     /// Transfers that count, each with its round: how many blocks of this arm came before. A block ends
     /// where positions begin again.
     pub(crate) fn by_round(&self) -> BTreeMap<(usize, usize), &Transfer> {
@@ -135,6 +143,14 @@ impl Measured {
 // === impl Transfer ===
 
 impl Transfer {
+    /// What it is judged by; `None` where that is not known.
+    pub(crate) fn value(&self, measure: Measure) -> Option<f64> {
+        match measure {
+            Measure::Time => Some(self.seconds),
+            Measure::Rate => self.goodput_bps(None),
+        }
+    }
+
     /// Payload bits per second; `None` where the payload or the time is not known. `payload` is what a
     /// transfer should move, for those who do not count what arrived.
     pub(crate) fn goodput_bps(&self, payload: Option<u64>) -> Option<f64> {
@@ -155,6 +171,26 @@ pub(crate) const fn bits(bytes: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stream_is_worth_its_rate_and_not_its_duration() {
+        let stream = |bytes, failure: Option<&str>| Transfer {
+            seconds: 2.0,
+            bytes,
+            failure: failure.map(str::to_owned),
+            ..Transfer::default()
+        };
+        let measured = Measured {
+            transfers: vec![
+                stream(1_000, None),
+                stream(9_000, Some("reset")),
+                stream(3_000, None),
+            ],
+            ..Measured::default()
+        };
+        assert_eq!(measured.values(Measure::Rate), [4_000.0, 12_000.0]);
+        assert_eq!(measured.values(Measure::Time), [2.0, 2.0]);
+    }
 
     #[test]
     fn rivals_are_averaged_flow_by_flow_however_many_transfers_there_were() {

@@ -19,10 +19,15 @@ pub struct Block {
 /// Every block of a scenario's asked runs, in an order drawn from `seed`: its rounds, one after another.
 #[must_use]
 pub fn draw(scenario: &Scenario, seed: u64) -> Vec<Block> {
-    let rounds = scenario.experiment.runs / scenario.experiment.block.max(1);
-    (0..rounds)
+    (0..rounds(scenario))
         .flat_map(|number| round(scenario, seed, number))
         .collect()
+}
+
+/// Rounds that the asked runs make.
+#[must_use]
+pub fn rounds(scenario: &Scenario) -> u32 {
+    scenario.experiment.runs / scenario.experiment.block.max(1)
 }
 
 /// Round `number` (from zero) alone; those beyond the asked runs serve an asked precision.

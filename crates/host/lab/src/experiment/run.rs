@@ -1,6 +1,6 @@
 //! The phases of a run, in order, on any [`Apparatus`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -115,7 +115,7 @@ impl<'a, A: Apparatus> Run<'a, A> {
         if let Some(cut_short) = self.blocks(order)? {
             return Ok(cut_short);
         }
-        if let Some(cut_short) = self.blocks_for_precision(order)? {
+        if let Some(cut_short) = self.blocks_for_precision()? {
             return Ok(cut_short);
         }
         self.unprimed()?;
@@ -146,29 +146,30 @@ impl<'a, A: Apparatus> Run<'a, A> {
         Ok(self.stopping().then_some(Ending::Interrupted))
     }
 
-    /// Further blocks of every cell whose median is not known well enough, in rounds, until it is or
-    /// `max-runs` is reached.
-    fn blocks_for_precision(&mut self, order: &[Block]) -> Result<Option<Ending>, LabError> {
-        let experiment = &self.scenario.experiment;
-        let Some(share) = experiment.precision else {
+    /// Further rounds of every workload that has an arm whose median is not known well enough, until all of
+    /// its arms' are or `max-runs` is reached. An arm that is known already goes on with the others: its
+    /// transfers are their partners.
+    fn blocks_for_precision(&mut self) -> Result<Option<Ending>, LabError> {
+        let Some(share) = self.scenario.experiment.precision else {
             return Ok(None);
         };
-        let most = usize::try_from(experiment.most_runs()).unwrap_or(usize::MAX);
-        let seed = self.options.seed;
-        loop {
-            // The order of the first round, so that arms keep taking turns.
-            let mut round: Vec<Block> = Vec::new();
-            for block in order {
-                let measured = self.evidence.measured.get(&(block.arm, block.workload));
-                let unsure = measured.is_some_and(|measured| {
-                    measured.transfers.len() < most && !is_precise(measured, share.as_f64(), seed)
-                });
-                if unsure && !round.contains(block) {
-                    round.push(*block);
-                }
-            }
+        for number in comparison::rounds(self.scenario).. {
+            let drawn = comparison::round(self.scenario, self.options.seed, number);
+            let runnable: Vec<Block> = drawn
+                .into_iter()
+                .filter(|block| self.runnable(*block))
+                .collect();
+            let unsure: BTreeSet<usize> = runnable
+                .iter()
+                .filter(|block| self.is_unsure(**block, share.as_f64()))
+                .map(|block| block.workload)
+                .collect();
+            let round: Vec<Block> = runnable
+                .into_iter()
+                .filter(|block| unsure.contains(&block.workload))
+                .collect();
             if round.is_empty() {
-                return Ok(None);
+                break;
             }
             (self.notify)(Progress::More {
                 blocks: round.len(),
@@ -177,6 +178,20 @@ impl<'a, A: Apparatus> Run<'a, A> {
                 return Ok(Some(cut_short));
             }
         }
+        Ok(None)
+    }
+
+    /// Whether the interval of a cell's median, of what its workload is judged by, is wider than `share` of it,
+    /// and more transfers may follow.
+    fn is_unsure(&self, block: Block, share: f64) -> bool {
+        let most = usize::try_from(self.scenario.experiment.most_runs()).unwrap_or(usize::MAX);
+        let measured = self.evidence.measured.get(&(block.arm, block.workload));
+        measured.is_some_and(|measured| {
+            let measure = comparison::measure(&self.scenario.workloads[block.workload]);
+            let values = measured.values(measure);
+            measured.transfers.len() < most
+                && !comparison::is_precise(&values, share, self.options.seed)
+        })
     }
 
     /// One block, repeated where the path was off; the ending where repeating did not help.
@@ -394,16 +409,6 @@ impl<'a, A: Apparatus> Run<'a, A> {
 
 fn path_off(label: &str, why: &str) -> Ending {
     Ending::PathOff(format!("the path was off {TRIES} times in {label}: {why}"))
-}
-
-/// Whether the interval of the median of what the workload is judged by lies within `share` of it.
-fn is_precise(measured: &Measured, share: f64, seed: u64) -> bool {
-    let good = measured
-        .transfers
-        .iter()
-        .filter(|transfer| transfer.failure.is_none());
-    let samples: Vec<f64> = good.map(|transfer| transfer.seconds).collect();
-    comparison::is_precise(&samples, share, seed)
 }
 
 /// The prediction for transfers of `bytes` payload: of those that carry at least so much, the smallest.

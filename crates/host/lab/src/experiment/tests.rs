@@ -2,7 +2,7 @@
 //! is said.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,7 +38,10 @@ struct Fake {
     link_problems: VecDeque<String>,
     /// By how much every other block of direct transfers takes longer, in seconds.
     spread: f64,
-    blocks: usize,
+    /// By how many bytes every other block of direct transfers carries less.
+    payload_spread: u64,
+    /// Blocks of direct transfers so far.
+    direct_blocks: usize,
     said: Rc<RefCell<Vec<String>>>,
 }
 
@@ -64,15 +67,17 @@ impl Apparatus for Fake {
 
     fn perform(&mut self, task: &Task<'_>) -> Result<Trial, BenchError> {
         self.say(format!("perform {}", task.name));
-        self.blocks += 1;
+        let relayed = task.arm == RELAY;
+        self.direct_blocks += usize::from(!relayed);
+        let other = !relayed && self.direct_blocks.is_multiple_of(2);
         let transfer = |position: u32| Transfer {
             position: position as usize,
-            seconds: match (task.arm, self.blocks % 3) {
-                (RELAY, _) => 0.025,
-                (_, 0) => 0.1,
-                (_, _) => 0.1 + self.spread,
+            seconds: match (relayed, other) {
+                (true, _) => 0.025,
+                (false, false) => 0.1,
+                (false, true) => 0.1 + self.spread,
             },
-            bytes: 102_400,
+            bytes: 102_400 - if other { self.payload_spread } else { 0 },
             ..Transfer::default()
         };
         Ok(Trial {
@@ -266,12 +271,17 @@ fn a_block_in_which_the_link_was_late_is_repeated_and_says_why() {
     assert!(arms.iter().all(|arm| arm.n == 4));
 }
 
-#[test]
-fn blocks_follow_until_medians_are_precise_or_there_are_enough() {
+fn precise(name: &str) -> Scenario {
     let mut scenario = scenario();
     scenario.experiment.precision = Some("5 %".parse().unwrap());
     scenario.experiment.max_runs = Some(40);
-    let even = play_with(&scenario, Fake::default(), usize::MAX);
+    scenario.workloads[0].name = name.to_owned();
+    scenario
+}
+
+#[test]
+fn rounds_follow_until_medians_are_precise_or_there_are_enough() {
+    let even = play_with(&precise("even"), Fake::default(), usize::MAX);
     let arms = &even.outcome.document.cells[0].arms;
     assert!(
         even.more > 0 && arms.iter().all(|arm| arm.n < 20),
@@ -283,10 +293,35 @@ fn blocks_follow_until_medians_are_precise_or_there_are_enough() {
         spread: 0.05,
         ..Fake::default()
     };
-    let uneven = play_with(&scenario, fake, usize::MAX);
-    let arms = &uneven.outcome.document.cells[0].arms;
-    assert!(arms[0].n > arms[RELAY].n, "{arms:#?}");
-    assert!(arms[0].n <= 40);
+    let uneven = play_with(&precise("uneven"), fake, usize::MAX);
+    let document = &uneven.outcome.document;
+    let cell = &document.cells[0];
+    // The relay is known at once and goes on: what is compared must have partners.
+    assert!(cell.arms.iter().all(|arm| arm.n == 40), "{cell:#?}");
+    assert!(
+        cell.comparisons.iter().all(|comparison| comparison.paired),
+        "{:#?}",
+        cell.comparisons
+    );
+    let rounds: BTreeSet<&[String]> = document.order.chunks(2).collect();
+    assert_eq!(rounds.len(), 2, "each has an order of its own: {rounds:?}");
+    let alike = |round: &&[String]| round[0] == round[1];
+    assert!(!rounds.iter().any(alike), "one block of each: {rounds:?}");
+}
+
+#[test]
+fn streams_go_on_until_their_rate_is_precise_however_even_their_duration() {
+    let mut scenario = precise("stream");
+    scenario.workloads[0].kind = scenario::Kind::Stream;
+    scenario.workloads[0].bytes = None;
+    scenario.workloads[0].duration = Some("2 s".parse().unwrap());
+    let fake = || Fake {
+        payload_spread: 60_000,
+        ..Fake::default()
+    };
+    let played = play_with(&scenario, fake(), usize::MAX);
+    let arms = &played.outcome.document.cells[0].arms;
+    assert!(arms.iter().all(|arm| arm.n == 40), "{arms:#?}");
 }
 
 #[test]
