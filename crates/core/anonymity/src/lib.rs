@@ -25,7 +25,9 @@ mod tests;
 
 use alloc::vec::Vec;
 
-use wire::{Endpoint, Host, IcmpEcho, Observation, Segment};
+use wire::{
+    Endpoint, FirstFragment, Fragment, Host, IcmpEcho, IcmpError, Observation, Resolution, Segment,
+};
 
 use addresses::Addresses;
 pub use payload::mask;
@@ -66,26 +68,43 @@ impl Anonymizer {
     ) -> R {
         match observation {
             Observation::Tcp(segment) => {
-                let source = self.endpoint(segment.source);
-                let destination = self.endpoint(segment.destination);
-                mask(segment.payload, &mut self.payload);
-                then(&Observation::Tcp(Segment {
-                    at: segment.at,
-                    frame: segment.frame,
+                let segment = self.segment(segment);
+                then(&Observation::Tcp(segment))
+            }
+            Observation::FirstFragment(first) => {
+                let segment = self.segment(&first.segment);
+                then(&Observation::FirstFragment(FirstFragment {
+                    segment,
+                    ..*first
+                }))
+            }
+            Observation::Fragment(fragment) => {
+                let source = self.addresses.replace(fragment.source);
+                let destination = self.addresses.replace(fragment.destination);
+                // The middle of something holds no head whose words could stay.
+                then(&Observation::Fragment(Fragment {
                     source,
                     destination,
-                    flags: segment.flags,
-                    seq: segment.seq,
-                    ack: segment.ack,
-                    window: segment.window,
-                    payload_len: segment.payload_len,
-                    payload: &self.payload,
-                    options: segment.options,
-                    ip_id: segment.ip_id,
-                    ttl: segment.ttl,
-                    ecn: segment.ecn,
-                    header_len: segment.header_len,
+                    bytes: &[],
+                    ..*fragment
                 }))
+            }
+            Observation::IcmpError(error) => {
+                let error = IcmpError {
+                    from: self.host(error.from),
+                    source: self.endpoint(error.source),
+                    destination: self.endpoint(error.destination),
+                    ..*error
+                };
+                then(&Observation::IcmpError(error))
+            }
+            Observation::Resolution(resolution) => {
+                let resolution = Resolution {
+                    asker: resolution.asker.map(|asker| self.addresses.replace(asker)),
+                    asked: self.addresses.replace(resolution.asked),
+                    ..*resolution
+                };
+                then(&Observation::Resolution(resolution))
             }
             Observation::IcmpEcho(echo) => {
                 let (source, destination) = (self.host(echo.source), self.host(echo.destination));
@@ -96,6 +115,29 @@ impl Anonymizer {
                 }))
             }
             Observation::Other(name) => then(&Observation::Other(name)),
+        }
+    }
+
+    fn segment(&mut self, segment: &Segment<'_>) -> Segment<'_> {
+        let source = self.endpoint(segment.source);
+        let destination = self.endpoint(segment.destination);
+        mask(segment.payload, &mut self.payload);
+        Segment {
+            at: segment.at,
+            frame: segment.frame,
+            source,
+            destination,
+            flags: segment.flags,
+            seq: segment.seq,
+            ack: segment.ack,
+            window: segment.window,
+            payload_len: segment.payload_len,
+            payload: &self.payload,
+            options: segment.options,
+            ip_id: segment.ip_id,
+            ttl: segment.ttl,
+            ecn: segment.ecn,
+            header_len: segment.header_len,
         }
     }
 

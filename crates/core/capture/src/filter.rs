@@ -69,21 +69,30 @@ pub enum FilterError {
 }
 
 impl Filter {
-    /// Whether `observation` is meant. What is neither TCP nor an echo has no ends that are known: only a
+    /// Whether `observation` is meant. What is neither TCP nor ICMP about it has no ends that are known: only a
     /// negation can mean it.
     #[must_use]
     pub fn matches(&self, observation: &Observation<'_>) -> bool {
         match self {
-            Self::Tcp => matches!(observation, Observation::Tcp(_)),
-            Self::Icmp => matches!(observation, Observation::IcmpEcho(_)),
+            Self::Tcp => matches!(
+                observation,
+                Observation::Tcp(_) | Observation::FirstFragment(_) | Observation::Fragment(_)
+            ),
+            Self::Icmp => matches!(
+                observation,
+                Observation::IcmpEcho(_) | Observation::IcmpError(_)
+            ),
             Self::Version6(six) => ends(observation)
                 .is_some_and(|(source, _)| address(source).is_some_and(|ip| ip.is_ipv6() == *six)),
             Self::Net(end, prefix, bits) => meets(*end, observation, |end| {
                 address(end).is_some_and(|ip| is_within(ip, *prefix, *bits))
             }),
             Self::Ports(end, from, to) => {
-                matches!(observation, Observation::Tcp(_))
-                    && meets(*end, observation, |end| (*from..=*to).contains(&end.port))
+                let has_ports = matches!(
+                    observation,
+                    Observation::Tcp(_) | Observation::FirstFragment(_) | Observation::IcmpError(_)
+                );
+                has_ports && meets(*end, observation, |end| (*from..=*to).contains(&end.port))
             }
             Self::Not(inner) => !inner.matches(observation),
             Self::And(one, other) => one.matches(observation) && other.matches(observation),
@@ -267,7 +276,7 @@ fn is_within(address: IpAddr, prefix: IpAddr, bits: u8) -> bool {
     differing >= u32::from(bits)
 }
 
-/// Both ends; an echo has no ports.
+/// Both ends; an echo has no ports, and a later fragment does not say them.
 fn ends<'a>(observation: &Observation<'a>) -> Option<(Endpoint<'a>, Endpoint<'a>)> {
     match observation {
         Observation::Tcp(segment) => Some((segment.source, segment.destination)),
@@ -275,7 +284,19 @@ fn ends<'a>(observation: &Observation<'a>) -> Option<(Endpoint<'a>, Endpoint<'a>
             let end = |host| Endpoint { host, port: 0 };
             Some((end(echo.source), end(echo.destination)))
         }
-        Observation::Other(_) => None,
+        Observation::Fragment(fragment) => {
+            let end = |address| Endpoint {
+                host: Host::Ip(address),
+                port: 0,
+            };
+            Some((end(fragment.source), end(fragment.destination)))
+        }
+        Observation::FirstFragment(first) => {
+            Some((first.segment.source, first.segment.destination))
+        }
+        // What it is about: whoever asks for a connection wants to know what became of its packets.
+        Observation::IcmpError(error) => Some((error.source, error.destination)),
+        Observation::Resolution(_) | Observation::Other(_) => None,
     }
 }
 

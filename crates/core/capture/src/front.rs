@@ -257,9 +257,11 @@ impl Summary {
     #[inline]
     pub fn note(&mut self, decoded: &Result<Observation<'_>, DecodeError>) {
         match decoded {
-            Ok(Observation::Tcp(_)) => self.segments += 1,
-            Ok(Observation::IcmpEcho(_)) => self.echoes += 1,
-            Ok(Observation::Other(name)) => *self.others.entry(name).or_default() += 1,
+            Ok(observation) => match observation.kind() {
+                Some(kind) => *self.others.entry(kind).or_default() += 1,
+                None if matches!(observation, Observation::IcmpEcho(_)) => self.echoes += 1,
+                None => self.segments += 1,
+            },
             Err(error) => {
                 let kind = match error {
                     DecodeError::Cut { .. } => &mut self.cut,
@@ -291,10 +293,10 @@ impl<'a> Packet<'a> {
 impl Counts {
     #[inline]
     fn note(&mut self, observation: &Observation<'_>) {
-        match observation {
-            Observation::Tcp(_) => self.segments += 1,
-            Observation::IcmpEcho(_) => self.echoes += 1,
-            Observation::Other(name) => *self.others.entry(name).or_default() += 1,
+        match observation.kind() {
+            Some(kind) => *self.others.entry(kind).or_default() += 1,
+            None if matches!(observation, Observation::IcmpEcho(_)) => self.echoes += 1,
+            None => self.segments += 1,
         }
     }
 

@@ -12,7 +12,7 @@ mod stamp;
 use core::str;
 
 use units::Time;
-use wire::{IcmpEcho, Observation, Segment};
+use wire::{IcmpEcho, Observation, Resolution, Segment};
 
 use crate::cursor::Cursor;
 use clock::Clock;
@@ -156,6 +156,11 @@ impl Parser {
                 at: header.at,
                 frame: header.frame,
                 ..echo
+            }),
+            Body::Resolution(resolution) => Observation::Resolution(Resolution {
+                at: header.at,
+                frame: header.frame,
+                ..resolution
             }),
             Body::Other(name) => Observation::Other(name),
         })

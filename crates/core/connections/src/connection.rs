@@ -5,7 +5,9 @@ use units::{SeqNum, Time};
 use wire::{Segment, TcpFlags};
 
 use crate::flow::{Flow, FlowState, PeerAck};
+use crate::notice::Notice;
 use crate::packet::{Endpoint, Mark, Packet, Repeat, Role, Side};
+use crate::resolutions::Resolutions;
 use crate::ssh::{SshBanners, SshFollower};
 use crate::tls::{TlsFollower, TlsHandshake};
 use crate::turns::{Turn, TurnFollower};
@@ -94,6 +96,9 @@ pub struct Handshake {
     pub syn_ack_repeats: u32,
     /// The last SYN that a SYN-ACK answered to.
     pub last_syn: Option<Mark>,
+    /// What of the time between the first SYN and the first SYN-ACK went into a question for a link-layer address
+    /// (ARP): no time of the path.
+    pub resolving: Duration,
 }
 
 /// How a connection ended.
@@ -166,11 +171,23 @@ pub struct Connection {
     pub close: Close,
     /// Where the capture was made.
     pub vantage: Vantage,
+    /// What routers and hosts said about its packets, as far as [`Self::MOST_NOTICES`].
+    pub notices: Vec<Notice>,
     /// What can be trusted.
     pub quality: Quality,
 }
 
 impl Connection {
+    /// More notices tell nothing new.
+    pub const MOST_NOTICES: usize = 16;
+
+    /// The largest IP packet that the path from `side` carries, in bytes, as routers said.
+    #[must_use]
+    pub fn path_mtu(&self, side: Side) -> Option<u32> {
+        let about = self.notices.iter().filter(|notice| notice.side == side);
+        about.filter_map(Notice::mtu).min()
+    }
+
     /// The direction that starts at `side`.
     #[must_use]
     pub const fn flow(&self, side: Side) -> &Flow {
@@ -307,7 +324,8 @@ impl Connection {
         if handshake.syn_repeats > 0 || handshake.syn_ack_repeats > 0 {
             return None;
         }
-        handshake.syn_ack?.at.checked_since(handshake.syn?.at)
+        let span = handshake.syn_ack?.at.checked_since(handshake.syn?.at)?;
+        Some(span.saturating_sub(handshake.resolving))
     }
 
     /// From SYN-ACK to the client's next packet: the path from the tap to the client and back.
@@ -385,6 +403,7 @@ pub(crate) struct ConnectionState {
     turns: TurnFollower,
     tls: TlsFollower,
     ssh: SshFollower,
+    notices: Vec<Notice>,
     clock_steps: u64,
 }
 
@@ -413,6 +432,7 @@ impl ConnectionState {
             turns: TurnFollower::default(),
             tls: TlsFollower::default(),
             ssh: SshFollower::default(),
+            notices: Vec::new(),
             clock_steps: 0,
         }
     }
@@ -500,6 +520,22 @@ impl ConnectionState {
         self.packets.push(packet);
     }
 
+    /// Takes what was said about one of its packets.
+    pub(crate) fn on_notice(&mut self, notice: Notice) {
+        if self.notices.len() < Connection::MOST_NOTICES {
+            self.notices.push(notice);
+        }
+    }
+
+    /// Takes off the handshake what `syn_ack` waited for an address.
+    pub(crate) fn discount(&mut self, resolutions: &Resolutions, syn_ack: &Segment<'_>) {
+        let handshake = &mut self.handshake;
+        if let (Some(syn), Some(answer)) = (handshake.syn, handshake.syn_ack) {
+            let hosts = [syn_ack.source.host, syn_ack.destination.host];
+            handshake.resolving = resolutions.within(syn.at, answer.at, hosts);
+        }
+    }
+
     pub(crate) fn finish(self) -> Connection {
         let (to_server, to_client) = (self.to_server.finish(), self.to_client.finish());
         let quality = Quality {
@@ -529,6 +565,7 @@ impl ConnectionState {
             turns: self.turns.finish(),
             close,
             vantage: Vantage::Unknown,
+            notices: self.notices,
             quality,
         };
         connection.vantage = self.vantage.unwrap_or_else(|| vantage(&connection));
@@ -555,9 +592,11 @@ impl ConnectionState {
     pub(crate) fn part(mut self) -> (Connection, Self) {
         let packets = core::mem::take(&mut self.packets);
         let turns = core::mem::take(&mut self.turns);
+        let notices = core::mem::take(&mut self.notices);
         let mut rest = self.clone();
         self.packets = packets;
         self.turns = turns;
+        self.notices = notices;
         let done = self.finish();
         rest.part = rest.part.saturating_add(1);
         rest.vantage = Some(done.vantage);
@@ -674,6 +713,7 @@ impl ConnectionState {
         let (ack, bare) = handshake.ack?;
         let again = handshake.syn_repeats + handshake.syn_ack_repeats > 0;
         let set_up = ack.at.checked_since(handshake.syn?.at)?;
+        let set_up = set_up.saturating_sub(handshake.resolving);
         let halves = self
             .to_server
             .flow

@@ -16,6 +16,8 @@ pub struct Echo {
     pub requests: u64,
     /// Answers seen.
     pub replies: u64,
+    /// Answers that came after a question for a link-layer address (ARP), whose time is not in their RTT.
+    pub resolved: u64,
     /// Time from a request to its answer, in order of the answers.
     pub rtt: Vec<Duration>,
 }
@@ -53,11 +55,17 @@ impl EchoMatcher {
         names: (&str, &str),
         id: (u16, u16),
         at: Time,
+        resolving: impl FnOnce(Time) -> Duration,
     ) {
         let (echo, open) = self.pair(hosts, names);
         echo.replies += 1;
-        if let Some(rtt) = open.remove(&id).and_then(|asked| at.checked_since(asked)) {
-            echo.rtt.push(rtt);
+        let Some(asked) = open.remove(&id) else {
+            return;
+        };
+        if let Some(rtt) = at.checked_since(asked) {
+            let resolving = resolving(asked);
+            echo.resolved += u64::from(!resolving.is_zero());
+            echo.rtt.push(rtt.saturating_sub(resolving));
         }
     }
 

@@ -298,4 +298,5 @@ proptest! {
     }
 }
 
+mod beside;
 mod room;

@@ -6,12 +6,15 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use units::Time;
-use wire::{Host, IcmpEcho, Observation, Segment, TcpFlags};
+use wire::{Host, IcmpEcho, IcmpError, Observation, Segment, TcpFlags};
 
 use crate::connection::{ClientEvidence, Connection, ConnectionState};
 use crate::echo::{Echo, EchoMatcher};
+use crate::fragments::Fragments;
 use crate::latest::Latest;
+use crate::notice::Notice;
 use crate::packet::{Endpoint, Mark, Side};
+use crate::resolutions::Resolutions;
 
 /// Everything a capture held.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +70,8 @@ pub struct Tracker {
     /// So many may be held before anything is looked for to hand over.
     look_at: usize,
     done: VecDeque<Connection>,
+    fragments: Fragments,
+    resolutions: Resolutions,
     echoes: EchoMatcher,
     packets: u64,
     late: u64,
@@ -87,6 +92,8 @@ pub struct Room {
     /// part ([`Connection::part`]).
     pub most: usize,
 }
+
+const SYN_ACK: TcpFlags = TcpFlags::SYN.union(TcpFlags::ACK);
 
 /// After this, packets of a connection that is over are stragglers, which tell nothing more of it.
 const OVER: Duration = Duration::from_secs(1);
@@ -140,11 +147,29 @@ impl Tracker {
                 self.saw(segment.at);
                 self.on_segment(segment);
             }
+            Observation::FirstFragment(_) | Observation::Fragment(_) => {
+                match self.fragments.join(observation) {
+                    Some(segment) => {
+                        self.saw(segment.at);
+                        self.on_segment(&segment);
+                    }
+                    None => self.count(observation),
+                }
+            }
             Observation::IcmpEcho(echo) => {
                 self.saw(echo.at);
                 self.on_echo(echo);
             }
-            Observation::Other(kind) => *self.other.entry(kind).or_default() += 1,
+            Observation::IcmpError(error) => {
+                self.saw(error.at);
+                self.count(observation);
+                self.on_error(error);
+            }
+            Observation::Resolution(resolution) => {
+                self.count(observation);
+                self.resolutions.observe(resolution);
+            }
+            Observation::Other(_) => self.count(observation),
         }
     }
 
@@ -179,6 +204,12 @@ impl Tracker {
         }
     }
 
+    fn count(&mut self, observation: &Observation<'_>) {
+        if let Some(kind) = observation.kind() {
+            *self.other.entry(kind).or_default() += 1;
+        }
+    }
+
     fn saw(&mut self, at: Time) {
         self.first_at = Some(self.first_at.map_or(at, |first| first.min(at)));
         self.last_at = Some(self.last_at.map_or(at, |last| last.max(at)));
@@ -207,6 +238,9 @@ impl Tracker {
         match self.slots.get_mut(index) {
             Some(Slot::Live(connection)) => {
                 connection.observe(segment, side);
+                if segment.flags.contains(SYN_ACK) {
+                    connection.discount(&self.resolutions, segment);
+                }
                 self.held += 1;
             }
             Some(slot @ Slot::Paused(_)) => {
@@ -348,14 +382,46 @@ impl Tracker {
         }
     }
 
+    /// Keeps what was said about a connection's packet. No packet of its own opens a connection that way.
+    fn on_error(&mut self, error: &IcmpError<'_>) {
+        let end = |hosts: &mut Hosts, end: &wire::Endpoint<'_>| (hosts.number(&end.host), end.port);
+        let source = end(&mut self.hosts, &error.source);
+        let destination = end(&mut self.hosts, &error.destination);
+        let key = (source.min(destination), source.max(destination));
+        let Some(active) = self.active.get(&key) else {
+            return;
+        };
+        if let Some(Slot::Live(connection) | Slot::Paused(connection)) =
+            self.slots.get_mut(active.index)
+        {
+            let before = self.boundaries.last().copied().unwrap_or_default();
+            connection.on_notice(Notice {
+                mark: Mark {
+                    at: error.at,
+                    frame: before.saturating_add(error.frame),
+                },
+                from: error.from.to_string(),
+                side: if active.client == source {
+                    Side::Client
+                } else {
+                    Side::Server
+                },
+                reason: error.reason,
+            });
+        }
+    }
+
     fn on_echo(&mut self, echo: &IcmpEcho<'_>) {
         let source = self.hosts.number(&echo.source);
         let destination = self.hosts.number(&echo.destination);
         let (from, to) = (echo.source.to_string(), echo.destination.to_string());
         let id = (echo.id, echo.seq);
         if echo.reply {
+            let resolutions = &self.resolutions;
+            let resolving =
+                |asked| resolutions.within(asked, echo.at, [echo.source, echo.destination]);
             self.echoes
-                .reply((destination, source), (&to, &from), id, echo.at);
+                .reply((destination, source), (&to, &from), id, echo.at, resolving);
         } else {
             self.echoes
                 .request((source, destination), (&from, &to), id, echo.at);

@@ -1,5 +1,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use units::Time;
 use wire::http::{Head, Target, s3};
@@ -49,6 +50,13 @@ impl Turn {
     #[must_use]
     pub const fn response_bytes(&self) -> u64 {
         self.response_span.0.abs_diff(self.response_span.1)
+    }
+
+    /// From a head that asks for leave to send the body (`Expect: 100-continue`) to that leave.
+    #[must_use]
+    pub fn continue_wait(&self) -> Option<Duration> {
+        let answer = self.interim.filter(|_| self.expects_continue)?;
+        Some(answer.at.since(self.first_sent.at))
     }
 
     /// When the last byte of the response was seen.

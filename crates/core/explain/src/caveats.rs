@@ -3,7 +3,7 @@
 use connections::{ClientEvidence, Connection, Side, WindowScale};
 use limit::Reason;
 
-use crate::text::count;
+use crate::text::{count, duration};
 
 /// One sentence each; the same words for the same thing, so that connections can be counted by them.
 pub(crate) fn of_connection(connection: &Connection) -> Vec<String> {
@@ -63,6 +63,13 @@ pub(crate) fn of_connection(connection: &Connection) -> Vec<String> {
                 "the {side}'s window scale is unknown without both SYNs: its windows are not judged"
             ));
         }
+    }
+    if !connection.handshake.resolving.is_zero() {
+        caveats.push(format!(
+            "a link-layer address was asked for (ARP, neighbour discovery) between SYN and SYN-ACK: the {} \
+             that it took are not in the handshake's RTT",
+            duration(connection.handshake.resolving)
+        ));
     }
     if connection.quality.clock_steps > 0 {
         caveats.push(format!(

@@ -199,6 +199,7 @@ mod tests {
             ssh: None,
             transfers: vec![transfer; transfers],
             close: Close::default(),
+            icmp: Vec::new(),
             caveats: Vec::new(),
             series: None,
         }

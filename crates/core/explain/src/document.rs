@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use connections::{Close, Connection, Side, Tracked};
+use connections::{Close, Connection, Notice, Side, Tracked};
 use limit::{Attribution, EventKind};
 use record::explain as record;
 use units::{Bytes, Time};
@@ -46,6 +46,11 @@ pub(crate) fn connection(
         ssh: session::ssh(connection),
         transfers: transfers::of(connection),
         close: close(connection),
+        icmp: connection
+            .notices
+            .iter()
+            .map(|notice| icmp(connection, notice))
+            .collect(),
         caveats: caveats::of_connection(connection),
         series: with_series.then(|| series::series(connection, to_server, to_client)),
     }
@@ -67,6 +72,7 @@ pub(crate) fn echo(echo: &connections::Echo) -> record::Echo {
         to: echo.to.clone(),
         requests: echo.requests,
         replies: echo.replies,
+        resolved: echo.resolved,
         rtt: record::Rtt {
             handshake_s: None,
             ..summary(echo.rtt.iter().copied())
@@ -204,6 +210,16 @@ fn close(connection: &Connection) -> record::Close {
                 close_wait_s: waited.map(|(_, span)| span.as_secs_f64()),
             }
         }
+    }
+}
+
+fn icmp(connection: &Connection, notice: &Notice) -> record::Icmp {
+    record::Icmp {
+        at_s: notice.mark.at.since(connection.first_at).as_secs_f64(),
+        from: notice.from.clone(),
+        about: notice.side.to_string(),
+        reason: notice.reason.as_str().into(),
+        mtu: notice.mtu(),
     }
 }
 

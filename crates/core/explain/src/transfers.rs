@@ -55,10 +55,7 @@ fn transfer(connection: &Connection, turn: &Turn) -> Transfer {
         complete_s: turn.completed_at().map(after),
         with_handshake_s: with_handshake(connection, turn).map(|span| span.as_secs_f64()),
         server_s: server_time(connection, turn).map(|span| span.as_secs_f64()),
-        continue_wait_s: turn
-            .interim
-            .filter(|_| turn.expects_continue)
-            .map(|mark| after(mark.at)),
+        continue_wait_s: turn.continue_wait().map(|wait| wait.as_secs_f64()),
         response_s: turn
             .first_response
             .zip(turn.completed_at())

@@ -192,6 +192,31 @@ fn the_phases_of_a_request_are_told_apart() {
 }
 
 #[test]
+fn only_a_relay_that_answers_spares_the_wait_for_leave_to_send() {
+    let mut capture = Capture::default();
+    let head = "PUT /bucket/key HTTP/1.1\r\nHost: store\r\nExpect: 100-continue\r\n\r\n";
+    for (number, port) in (0..).zip(40_000..40_003) {
+        let says = [
+            client(20, head),
+            server(40, "HTTP/1.1 100 Continue\r\n\r\n"),
+            client(40, vec![b' '; 1000]),
+            server(70, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        ];
+        capture.connection(port, 1000 * number, Some(1460), &says);
+    }
+    let document = capture.explained();
+    let found = finding(&document, "no-connection-reuse").unwrap();
+    let predicted = |remedy| {
+        let found = found.predicted.iter().find(|one| one.remedy == remedy);
+        found.map(|one| one.predicted_s)
+    };
+    // A round trip for the body and ten milliseconds in the server; the expectation takes another round trip.
+    assert_about(predicted("hot-pool-answering"), 30.0);
+    assert_about(predicted("hot-pool"), 50.0);
+    assert_about(predicted("connection-reuse"), 50.0);
+}
+
+#[test]
 fn ssh_is_known_by_what_both_ends_call_themselves() {
     let mut capture = Capture::default();
     capture.connection(

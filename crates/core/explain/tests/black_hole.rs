@@ -8,7 +8,7 @@ use connections::Tracker;
 use longhaul_explain::{Options, explain};
 use record::explain::{Confidence, Document};
 use units::{SeqNum, Time};
-use wire::{Endpoint, Host, Observation, Segment, TcpFlags, TcpOptions};
+use wire::{Endpoint, Host, IcmpError, IcmpReason, Observation, Segment, TcpFlags, TcpOptions};
 
 /// Milliseconds, whether the client sends it, flags, first byte, payload, ACK.
 type Line = (u64, bool, TcpFlags, u32, u32, u32);
@@ -16,10 +16,18 @@ type Line = (u64, bool, TcpFlags, u32, u32, u32);
 const ACK: TcpFlags = TcpFlags::ACK;
 
 fn explained(lines: &[Line]) -> Document {
-    let end = |last: u8, port| Endpoint {
+    explained_with(lines, None)
+}
+
+const fn end(last: u8, port: u16) -> Endpoint<'static> {
+    Endpoint {
         host: Host::Ip(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))),
         port,
-    };
+    }
+}
+
+/// With what a router says in the end.
+fn explained_with(lines: &[Line], said: Option<IcmpError<'_>>) -> Document {
     let mut tracker = Tracker::new();
     for (frame, &(at, from_client, flags, from, len, ack)) in (1..).zip(lines) {
         let (client, server) = (end(1, 40_000), end(2, 443));
@@ -44,6 +52,9 @@ fn explained(lines: &[Line]) -> Document {
             ecn: None,
             header_len: 40,
         }));
+    }
+    if let Some(said) = said {
+        tracker.observe(&Observation::IcmpError(said));
     }
     explain(&tracker.finish(), Options::default())
 }
@@ -82,6 +93,33 @@ fn full_segments_that_vanish_until_smaller_ones_are_tried_are_a_black_hole() {
         .collect();
     assert_eq!(frames, [6, 9, 11]);
     assert!((finding.lost_s.unwrap() - 4.55).abs() < 1e-9);
+}
+
+#[test]
+fn a_router_that_was_heard_by_the_capture_alone_proves_it() {
+    let said = IcmpError {
+        at: Time::from_millis(2_260),
+        frame: 11,
+        from: Host::Ip(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 254))),
+        reason: IcmpReason::TooBig { mtu: Some(1400) },
+        source: end(1, 40_000),
+        destination: end(2, 443),
+    };
+    let black_hole = |said| {
+        let document = explained_with(&stuck(), said);
+        let finding = document
+            .findings
+            .iter()
+            .find(|finding| finding.name == "pmtud-blackhole")
+            .unwrap();
+        (finding.confidence, format!("{finding:?}"))
+    };
+    let (guessed, _) = black_hole(None);
+    assert_eq!(guessed, Confidence::Medium);
+    let (proven, words) = black_hole(Some(said));
+    assert_eq!(proven, Confidence::High);
+    assert!(words.contains("at most 1400 B go on"), "{words}");
+    assert!(words.contains("not the client's TCP"), "{words}");
 }
 
 #[test]

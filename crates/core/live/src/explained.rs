@@ -236,6 +236,7 @@ impl Life {
                 close_wait: close_wait.map(|_| side.to_owned()),
                 close_wait_s: close_wait.map(|(since, until)| until - since),
             },
+            icmp: Vec::new(),
             caveats: caveats(row),
             series: series.then(|| self.series(is_client)),
         }

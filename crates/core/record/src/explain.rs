@@ -135,6 +135,9 @@ pub struct Connection {
     pub transfers: Vec<Transfer>,
     /// How it ended.
     pub close: Close,
+    /// What routers and hosts said about its packets, by ICMP; sixteen at most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub icmp: Vec<Icmp>,
     /// What this capture cannot tell about this connection, one sentence each.
     pub caveats: Vec<String>,
     /// Points for plots; absent unless asked for.
@@ -415,6 +418,23 @@ pub struct Close {
     pub close_wait_s: Option<f64>,
 }
 
+/// An ICMP error about a packet of a connection.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Icmp {
+    /// Seconds from the connection's first packet.
+    pub at_s: f64,
+    /// Who said it.
+    pub from: String,
+    /// Whose packet it is about: `client` or `server`.
+    pub about: String,
+    /// `packet too big`, `no route`, `host unreachable`, `port unreachable`, `administratively prohibited`,
+    /// `unreachable` or `time exceeded`.
+    pub reason: String,
+    /// The largest IP packet that goes on, in bytes, where one was too big and the router says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+}
+
 /// An ICMP echo pair's result.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Echo {
@@ -426,6 +446,10 @@ pub struct Echo {
     pub requests: u64,
     /// Answers seen.
     pub replies: u64,
+    /// Answers in whose wait somebody asked for a link-layer address (ARP, neighbour discovery): that time is not
+    /// in their RTT.
+    #[serde(default)]
+    pub resolved: u64,
     /// RTT.
     pub rtt: Rtt,
 }
@@ -528,7 +552,8 @@ pub struct Prediction {
     pub bytes: u64,
     /// Transfers of that size seen.
     pub transfers: u64,
-    /// Which remedy: `hot-pool` (connections made and primed ahead of use) or `connection-reuse`.
+    /// Which remedy: `connection-reuse`, `hot-pool` (a relay whose connections are made and primed ahead of use), or
+    /// `hot-pool-answering` (one that also answers `Expect: 100-continue`).
     pub remedy: String,
     /// Median seconds as captured.
     pub now_s: f64,

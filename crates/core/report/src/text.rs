@@ -5,6 +5,7 @@
 mod change;
 mod commands;
 mod explain;
+mod icmp;
 mod lab;
 mod layout;
 mod sessions;

@@ -2,10 +2,14 @@ use core::net::IpAddr;
 
 use units::{SeqNum, Time};
 
+use crate::fragment::Place;
 use crate::frame::Frame;
 use crate::ip::{self, Datagram, protocol};
 use crate::link::{self, LinkType, Network};
-use crate::{DecodeError, Endpoint, Host, IcmpEcho, Observation, Segment, TcpFlags, tcp, tunnel};
+use crate::{
+    DecodeError, Endpoint, FirstFragment, Fragment, Host, Observation, Resolution, Segment,
+    TcpFlags, icmp, tcp, tunnel,
+};
 
 /// Reads one captured frame.
 ///
@@ -35,12 +39,18 @@ pub fn decode(
         let datagram = match network {
             Network::Ipv4(start) => ip::decode_v4(bytes, start)?,
             Network::Ipv6(start) => ip::decode_v6(bytes, start)?,
+            Network::Arp(start) => {
+                let resolution = Resolution::arp(bytes, start, at, frame);
+                return Ok(resolution.map_or(Observation::Other("ARP"), Observation::Resolution));
+            }
             Network::Other(name) => return Ok(Observation::Other(name)),
         };
-        if datagram.later_fragment {
-            return Ok(Observation::Other("IP fragment"));
-        }
         bytes = bytes.until(datagram.end);
+        if let Some(place) = datagram.place
+            && (place.offset != 0 || datagram.protocol == protocol::TCP)
+        {
+            return fragment(bytes, &datagram, place, at, frame);
+        }
         match tunnel::inner(bytes, &datagram)? {
             Some(inner) => network = inner,
             None => return transport(bytes, &datagram, at, frame),
@@ -59,9 +69,35 @@ fn transport<'a>(
     match datagram.protocol {
         protocol::TCP => segment(bytes, datagram, at, frame).map(Observation::Tcp),
         protocol::UDP => udp(bytes, datagram),
-        protocol::ICMP | protocol::ICMPV6 => icmp(bytes, datagram, at, frame),
+        protocol::ICMP | protocol::ICMPV6 => icmp::read(bytes, datagram, at, frame),
         other => Ok(Observation::Other(protocol_name(other))),
     }
+}
+
+/// One of several pieces of a packet. Of what is no TCP the first one says what the packet was.
+#[cold]
+fn fragment<'a>(
+    bytes: Frame<'a>,
+    datagram: &Datagram,
+    place: Place,
+    at: Time,
+    frame: u64,
+) -> Result<Observation<'a>, DecodeError> {
+    if datagram.protocol != protocol::TCP {
+        return Ok(Observation::Other("IP fragment"));
+    }
+    if place.offset == 0 {
+        let segment = segment(bytes, datagram, at, frame)?;
+        let ip_header = datagram.transport - datagram.start;
+        return Ok(Observation::FirstFragment(FirstFragment {
+            segment,
+            id: place.id,
+            header_len: u32::from(segment.header_len)
+                .saturating_sub(u32::try_from(ip_header).unwrap_or(u32::MAX)),
+        }));
+    }
+    let fragment = Fragment::read(bytes, datagram, place, at, frame);
+    Ok(Observation::Fragment(fragment))
 }
 
 #[inline]
@@ -144,31 +180,6 @@ fn begins_quic(payload: &[u8]) -> bool {
         }
         _ => false,
     }
-}
-
-fn icmp<'a>(
-    bytes: Frame<'a>,
-    datagram: &Datagram,
-    at: Time,
-    frame: u64,
-) -> Result<Observation<'a>, DecodeError> {
-    let kind = bytes.byte("ICMP type", datagram.transport)?;
-    // RFC 792 and RFC 4443 §4.1 and §4.2.
-    let reply = match (datagram.protocol, kind) {
-        (protocol::ICMP, 8) | (protocol::ICMPV6, 128) => false,
-        (protocol::ICMP, 0) | (protocol::ICMPV6, 129) => true,
-        (protocol::ICMP, _) => return Ok(Observation::Other("ICMP")),
-        _ => return Ok(Observation::Other("ICMPv6")),
-    };
-    Ok(Observation::IcmpEcho(IcmpEcho {
-        at,
-        frame,
-        source: Host::Ip(datagram.source),
-        destination: Host::Ip(datagram.destination),
-        reply,
-        id: bytes.u16("ICMP echo identifier", datagram.transport + 4)?,
-        seq: bytes.u16("ICMP echo sequence number", datagram.transport + 6)?,
-    }))
 }
 
 const fn protocol_name(protocol: u8) -> &'static str {

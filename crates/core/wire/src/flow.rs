@@ -22,6 +22,12 @@ impl FlowHash {
     /// Of a segment that was decoded.
     #[must_use]
     pub fn of(segment: &Segment<'_>) -> Self {
+        Self::between(segment.source, segment.destination)
+    }
+
+    /// Of the connection between two ends.
+    #[must_use]
+    pub fn between(one: Endpoint<'_>, other: Endpoint<'_>) -> Self {
         let sum = |end: Endpoint<'_>| match end.host {
             Host::Ip(IpAddr::V4(address)) => sum_v4(address.octets(), end.port),
             Host::Ip(IpAddr::V6(address)) => sum_v6(address.octets(), end.port),
@@ -29,7 +35,7 @@ impl FlowHash {
                 sum.wrapping_mul(31).wrapping_add(u64::from(byte))
             }),
         };
-        Self::of_sums(sum(segment.source), sum(segment.destination))
+        Self::of_sums(sum(one), sum(other))
     }
 
     /// Of a frame that is nothing but a whole TCP segment over Ethernet and IP, so that [`crate::decode()`] will

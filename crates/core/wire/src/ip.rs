@@ -1,6 +1,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::DecodeError;
+use crate::fragment::Place;
 use crate::frame::Frame;
 
 /// Protocol numbers (IANA "Assigned Internet Protocol Numbers").
@@ -34,12 +35,14 @@ pub(crate) struct Datagram {
     pub(crate) id: Option<u16>,
     pub(crate) ttl: u8,
     pub(crate) ecn: u8,
-    /// Not the first fragment: what stands at `transport` is the middle of something.
-    pub(crate) later_fragment: bool,
+    /// Where the packet is but a fragment: then the middle of something may stand at `transport`.
+    pub(crate) place: Option<Place>,
 }
 
 #[inline]
 pub(crate) fn decode_v4(frame: Frame<'_>, start: usize) -> Result<Datagram, DecodeError> {
+    const MORE: u16 = 0x2000;
+    const OFFSET: u16 = 0x1fff;
     let header = frame.array::<20>("IPv4 header", start)?;
     if header[0] >> 4 != 4 {
         return Err(malformed("IP version", start, 1));
@@ -50,6 +53,7 @@ pub(crate) fn decode_v4(frame: Frame<'_>, start: usize) -> Result<Datagram, Deco
         return Err(malformed("IPv4 header length", start, header_len));
     }
     let fragment = u16::from_be_bytes([header[6], header[7]]);
+    let id = u16::from_be_bytes([header[4], header[5]]);
     Ok(Datagram {
         source: IpAddr::V4(Ipv4Addr::new(
             header[12], header[13], header[14], header[15],
@@ -61,10 +65,14 @@ pub(crate) fn decode_v4(frame: Frame<'_>, start: usize) -> Result<Datagram, Deco
         start,
         transport: start + header_len,
         end: end(frame, start, total_len),
-        id: Some(u16::from_be_bytes([header[4], header[5]])),
+        id: Some(id),
         ttl: header[8],
         ecn: header[1] & 0x03,
-        later_fragment: fragment & 0x1fff != 0,
+        place: (fragment & (MORE | OFFSET) != 0).then(|| Place {
+            id: u32::from(id),
+            offset: u32::from(fragment & OFFSET) * 8,
+            more: fragment & MORE != 0,
+        }),
     })
 }
 
@@ -89,7 +97,7 @@ pub(crate) fn decode_v6(frame: Frame<'_>, start: usize) -> Result<Datagram, Deco
         id: None,
         ttl: header[7],
         ecn: (header[1] >> 4) & 0x03,
-        later_fragment: false,
+        place: None,
     };
     skip_extensions(frame.until(datagram.end), &mut datagram)?;
     Ok(datagram)
@@ -112,15 +120,21 @@ fn skip_extensions(frame: Frame<'_>, datagram: &mut Datagram) -> Result<(), Deco
                 (usize::from(frame.byte("IPv6 extension length", at + 1)?) + 2) * 4
             }
             protocol::FRAGMENT => {
-                let offset = frame.u16("IPv6 fragment offset", at + 2)? >> 3;
-                datagram.later_fragment = offset != 0;
+                let field = frame.u16("IPv6 fragment offset", at + 2)?;
+                let id = frame.array("IPv6 fragment identification", at + 4)?;
+                // A packet that is its only fragment is whole (RFC 6946 §1).
+                datagram.place = (field & 0xfff9 != 0).then_some(Place {
+                    id: u32::from_be_bytes(*id),
+                    offset: u32::from(field & 0xfff8),
+                    more: field & 1 != 0,
+                });
                 8
             }
             _ => return Ok(()),
         };
         datagram.protocol = frame.byte("IPv6 next header", at)?;
         datagram.transport = at + length;
-        if datagram.later_fragment {
+        if datagram.place.is_some_and(|place| place.offset != 0) {
             return Ok(());
         }
     }

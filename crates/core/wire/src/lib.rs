@@ -17,12 +17,15 @@ extern crate std;
 mod decode;
 mod error;
 mod flow;
+mod fragment;
 mod frame;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod http;
+mod icmp;
 mod ip;
 mod link;
+mod neighbour;
 mod observation;
 mod tcp;
 #[cfg(test)]
@@ -34,7 +37,10 @@ pub mod write;
 pub use decode::decode;
 pub use error::DecodeError;
 pub use flow::FlowHash;
+pub use fragment::{FirstFragment, Fragment};
+pub use icmp::{IcmpEcho, IcmpError, IcmpReason};
 pub use link::LinkType;
+pub use neighbour::Resolution;
 pub use observation::{
-    Endpoint, Host, IcmpEcho, Observation, SackBlocks, Segment, TcpFlags, TcpOptions, Timestamps,
+    Endpoint, Host, Observation, SackBlocks, Segment, TcpFlags, TcpOptions, Timestamps,
 };

@@ -63,6 +63,8 @@ pub(crate) enum Network {
     Ipv4(usize),
     /// An IPv6 packet from this offset on.
     Ipv6(usize),
+    /// An ARP packet from this offset on.
+    Arp(usize),
     /// Something else, by name.
     Other(&'static str),
 }
@@ -116,7 +118,7 @@ pub(crate) fn by_ether_type(
     match value {
         0x0800 => Ok(Network::Ipv4(next)),
         0x86dd => Ok(Network::Ipv6(next)),
-        0x0806 => Ok(Network::Other("ARP")),
+        0x0806 => Ok(Network::Arp(next)),
         0x8847 | 0x8848 => Ok(Network::Other("MPLS")),
         0x8863 => Ok(Network::Other("PPPoE discovery")),
         0x8864 => pppoe(frame, next),

@@ -5,6 +5,8 @@ use core::net::IpAddr;
 
 use units::{SeqNum, Time};
 
+use crate::{FirstFragment, Fragment, IcmpEcho, IcmpError, Resolution};
+
 /// A host as the source names it. Printed captures may carry names instead of addresses, and names
 /// are never resolved: the analysis of a capture must not depend on today's DNS.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -80,6 +82,12 @@ impl TcpFlags {
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// This set less the flags of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Both sets together.
@@ -217,32 +225,53 @@ impl Segment<'_> {
     }
 }
 
-/// An ICMP or `ICMPv6` echo, which gives an RTT without TCP.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct IcmpEcho<'a> {
-    /// When the capture saw it.
-    pub at: Time,
-    /// Its number in the capture.
-    pub frame: u64,
-    /// The sender.
-    pub source: Host<'a>,
-    /// The receiver.
-    pub destination: Host<'a>,
-    /// Whether this is the reply.
-    pub reply: bool,
-    /// The identifier.
-    pub id: u16,
-    /// The sequence number.
-    pub seq: u16,
-}
-
 /// One packet of a capture, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Observation<'a> {
     /// A TCP segment.
     Tcp(Segment<'a>),
+    /// The first fragment of one.
+    FirstFragment(FirstFragment<'a>),
+    /// What follows of a segment that was cut.
+    Fragment(Fragment<'a>),
     /// An ICMP echo request or reply.
     IcmpEcho(IcmpEcho<'a>),
-    /// A packet that is understood and of no interest, such as DNS or ARP; counted by its name.
+    /// An ICMP error about a TCP segment.
+    IcmpError(IcmpError<'a>),
+    /// A question for a link-layer address, or its answer.
+    Resolution(Resolution),
+    /// A packet that is understood and of no interest, such as DNS; counted by its name.
     Other(&'static str),
+}
+
+impl Observation<'_> {
+    /// When the capture saw it; `None` for what is merely counted. What neighbours asked one another is no part of
+    /// a capture's span.
+    #[must_use]
+    pub const fn at(&self) -> Option<Time> {
+        match self {
+            Self::Tcp(segment) | Self::FirstFragment(FirstFragment { segment, .. }) => {
+                Some(segment.at)
+            }
+            Self::Fragment(fragment) => Some(fragment.at),
+            Self::IcmpEcho(echo) => Some(echo.at),
+            Self::IcmpError(error) => Some(error.at),
+            Self::Resolution(_) | Self::Other(_) => None,
+        }
+    }
+
+    /// By what it is counted where it is no segment and no echo.
+    #[must_use]
+    pub const fn kind(&self) -> Option<&'static str> {
+        match self {
+            Self::Tcp(_) | Self::FirstFragment(_) | Self::IcmpEcho(_) => None,
+            Self::Fragment(_) => Some("IP fragment"),
+            Self::IcmpError(error) => Some(match error.source.host {
+                Host::Ip(IpAddr::V6(_)) => "ICMPv6",
+                Host::Ip(IpAddr::V4(_)) | Host::Name(_) => "ICMP",
+            }),
+            Self::Resolution(resolution) => Some(resolution.protocol()),
+            Self::Other(name) => Some(name),
+        }
+    }
 }

@@ -1,3 +1,4 @@
+mod beside;
 mod flow;
 mod frames;
 mod http;

@@ -39,7 +39,7 @@ pub(crate) fn inner(frame: Frame<'_>, datagram: &Datagram) -> Result<Option<Netw
         _ => None,
     };
     // What is not IP inside is better named by its outside.
-    Ok(inner.filter(|network| !matches!(network, Network::Other(_))))
+    Ok(inner.filter(|network| matches!(network, Network::Ipv4(_) | Network::Ipv6(_))))
 }
 
 /// RFC 2784 section 2 with the key and sequence number of RFC 2890.

@@ -23,7 +23,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use capture::{Framer, Packet, ReadError, Summary};
-use connections::{Room, Tracked};
+use connections::{Fragments, Room, Tracked};
 use explain::Judged;
 use units::Time;
 use wire::{FlowHash, Observation};
@@ -49,6 +49,8 @@ const WAITING: usize = 2;
 pub struct Survey {
     threads: Vec<Thread>,
     pieces: Pieces,
+    /// Where fragments belong whose ports went ahead.
+    fragments: Fragments,
     /// Frames of the captures before this one.
     before: u64,
     boundaries: Vec<u64>,
@@ -67,7 +69,7 @@ struct Thread {
 pub struct Reading {
     /// Its format, what it held, what could not be read of it.
     pub summary: Summary,
-    /// Its first and last packet that is TCP or an ICMP echo.
+    /// Its first and last packet that is TCP or an ICMP message.
     pub span: Option<(Time, Time)>,
     /// Why it was not read to its end.
     pub stopped: Option<Stopped>,
@@ -120,6 +122,7 @@ impl Survey {
         Self {
             threads,
             pieces: Pieces::new(number),
+            fragments: Fragments::default(),
             before: 0,
             boundaries: Vec::new(),
             captures: 0,
@@ -197,7 +200,7 @@ impl Survey {
 
     /// Hands the packets of a piece to the threads that they belong to.
     fn frame(
-        &self,
+        &mut self,
         framer: &mut Framer,
         piece: &mut Piece,
         counts: &mut Summary,
@@ -210,16 +213,20 @@ impl Survey {
                     counts.segments += 1;
                     hash.part(SHARDS)
                 }
-                None => match shard(&packet, counts) {
-                    Some(shard) => shard,
-                    None => continue,
+                None => match route(&packet, counts, &mut self.fragments) {
+                    Route::Shard(shard) => shard,
+                    Route::All => {
+                        for shard in 0..SHARDS {
+                            let framed = Framed::of(&packet, data, shard, self.before);
+                            deal(lists, shard, framed);
+                        }
+                        continue;
+                    }
+                    Route::Nobody => continue,
                 },
             };
             *span = join(*span, Some((packet.at, packet.at)));
-            let thread = usize::try_from(shard).unwrap_or(0) % self.threads.len();
-            if let Some(list) = lists.get_mut(thread) {
-                list.push(Framed::of(&packet, data, shard, self.before));
-            }
+            deal(lists, shard, Framed::of(&packet, data, shard, self.before));
         }
         Ok(())
     }
@@ -233,15 +240,45 @@ impl Survey {
     }
 }
 
-/// The tracker of a packet that is not plain; `None` where nobody follows it.
-fn shard(packet: &Packet<'_>, counts: &mut Summary) -> Option<u32> {
+/// Whom a packet concerns that is not plain.
+enum Route {
+    /// One tracker.
+    Shard(u32),
+    /// Every tracker.
+    All,
+    /// Nobody.
+    Nobody,
+}
+
+fn route(packet: &Packet<'_>, counts: &mut Summary, fragments: &mut Fragments) -> Route {
     let decoded = packet.decode();
     counts.note(&decoded);
-    match decoded.ok()? {
-        Observation::Tcp(segment) => Some(FlowHash::of(&segment).part(SHARDS)),
+    let Ok(observation) = decoded else {
+        return Route::Nobody;
+    };
+    match &observation {
+        Observation::Tcp(_) | Observation::FirstFragment(_) | Observation::Fragment(_) => fragments
+            .join(&observation)
+            .map_or(Route::Nobody, |segment| {
+                Route::Shard(FlowHash::of(&segment).part(SHARDS))
+            }),
+        Observation::IcmpError(error) => {
+            Route::Shard(FlowHash::between(error.source, error.destination).part(SHARDS))
+        }
         // Requests and answers meet in one place.
-        Observation::IcmpEcho(_) => Some(0),
-        Observation::Other(_) => None,
+        Observation::IcmpEcho(_) => Route::Shard(0),
+        // Any connection may have waited for it.
+        Observation::Resolution(_) => Route::All,
+        Observation::Other(_) => Route::Nobody,
+    }
+}
+
+/// Puts a packet on the list of the thread that has its tracker.
+fn deal(lists: &mut [Vec<Framed>], shard: u32, framed: Framed) {
+    let threads = lists.len().max(1);
+    let thread = usize::try_from(shard).unwrap_or(0) % threads;
+    if let Some(list) = lists.get_mut(thread) {
+        list.push(framed);
     }
 }
 

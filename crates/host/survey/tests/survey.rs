@@ -13,15 +13,29 @@ use record::explain::{Capture, Document};
 use units::{SeqNum, Time};
 use wire::{Endpoint, Host, LinkType, Segment, TcpFlags, TcpOptions};
 
+/// When, which bytes, and whether an Ethernet header with this type stands before them.
+type Captured = (Duration, Vec<u8>, Option<u16>);
+
+const IPV4: u16 = 0x0800;
+const ARP: u16 = 0x0806;
+
 /// Downloads over Ethernet and over no link layer at all, one connection beginning every 10 ms.
-fn file(connections: u8, segments: u32) -> Vec<u8> {
-    let mut packets: Vec<(Duration, Vec<u8>, bool)> = Vec::new();
+fn downloads(connections: u8, segments: u32) -> Vec<Captured> {
+    let mut packets = Vec::new();
     for number in 0..connections {
         let start = Duration::from_millis(u64::from(number) * 10);
         for (after, bytes) in download(number, segments) {
-            packets.push((start + after, bytes, number % 2 == 0));
+            packets.push((start + after, bytes, (number % 2 == 0).then_some(IPV4)));
         }
     }
+    packets
+}
+
+fn file(connections: u8, segments: u32) -> Vec<u8> {
+    written(downloads(connections, segments))
+}
+
+fn written(mut packets: Vec<Captured>) -> Vec<u8> {
     packets.sort_by_key(|(at, _, _)| *at);
     let mut out = Vec::new();
     let mut writer = Writer::new(&mut out, &Section::default());
@@ -35,17 +49,67 @@ fn file(connections: u8, segments: u32) -> Vec<u8> {
     };
     let ethernet = interface(&mut writer, &mut out, LinkType::ETHERNET);
     let raw = interface(&mut writer, &mut out, LinkType::RAW);
-    for (at, ip, over_ethernet) in packets {
+    for (at, bytes, ether_type) in packets {
         let at = Time::ZERO + at;
-        let (id, bytes) = if over_ethernet {
-            (ethernet, [&[0; 12][..], &[0x08, 0], &ip].concat())
-        } else {
-            (raw, ip)
+        let (id, bytes) = match ether_type {
+            Some(kind) => (
+                ethernet,
+                [&[0; 12][..], &kind.to_be_bytes(), &bytes].concat(),
+            ),
+            None => (raw, bytes),
         };
         let len = u32::try_from(bytes.len()).unwrap();
         writer.packet(&mut out, id, at, &bytes, len);
     }
     out
+}
+
+/// An IPv4 packet of which two fragments are left.
+fn in_two(packet: &[u8]) -> [Vec<u8>; 2] {
+    const FIRST: usize = 800;
+    let (header, rest) = packet.split_at(20);
+    let (one, other) = rest.split_at(FIRST);
+    let piece = |place: u16, piece: &[u8]| {
+        let mut header = header.to_vec();
+        let total = u16::try_from(20 + piece.len()).unwrap();
+        header[2..4].copy_from_slice(&total.to_be_bytes());
+        header[6..8].copy_from_slice(&place.to_be_bytes());
+        [&header, piece].concat()
+    };
+    [piece(0x2000, one), piece(100, other)]
+}
+
+/// Downloads whose large packets of every third are cut in two, whose servers ask for their router before they answer,
+/// and whose first packet a router calls too big.
+fn beset(connections: u8, segments: u32) -> Vec<u8> {
+    let mut packets = Vec::new();
+    for (at, bytes, link) in downloads(connections, segments) {
+        let number = bytes[14];
+        if bytes.len() > 1000 && number % 3 == 0 {
+            packets.extend(in_two(&bytes).map(|piece| (at, piece, link)));
+        } else {
+            packets.push((at, bytes, link));
+        }
+    }
+    for number in 0..connections {
+        let start = Duration::from_millis(u64::from(number) * 10);
+        let host = |last| [10, 0, number, last];
+        let arp = |operation: u8, sender: [u8; 4], target: [u8; 4]| {
+            let head = [0, 1, 8, 0, 6, 4, 0, operation];
+            [&head[..], &[2; 6], &sender, &[0; 6], &target].concat()
+        };
+        let asked = start + Duration::from_millis(10);
+        packets.push((asked, arp(1, host(2), host(254)), Some(ARP)));
+        let told = asked + Duration::from_millis(7);
+        packets.push((told, arp(2, host(254), host(2)), Some(ARP)));
+        let (_, syn) = &download(number, 1)[0];
+        let [from, to] = [254, 1].map(|last| IpAddr::from(host(last)));
+        let mut error = Vec::new();
+        wire::write::icmp_echo(&mut error, from, to, false, (0, 0), &syn[..28]).unwrap();
+        error[20..28].copy_from_slice(&[3, 4, 0, 0, 0, 0, 5, 120]);
+        packets.push((start + Duration::from_millis(50), error, None));
+    }
+    written(packets)
 }
 
 /// Segments of one download with their times, 40 ms away.
@@ -167,6 +231,27 @@ fn any_number_of_threads_says_what_one_tracker_says() {
     for threads in [1, 2, 5, 40] {
         let document = surveyed(threads, vec![Box::new(io::Cursor::new(file.clone()))]);
         assert_eq!(document, expected, "{threads} threads");
+    }
+}
+
+#[test]
+fn what_travels_beside_segments_reaches_their_tracker() {
+    let file = beset(20, 20);
+    let expected = at_once(&file);
+    assert_eq!(expected.connections.len(), 20);
+    for connection in &expected.connections {
+        let down = &connection.directions.server_to_client;
+        assert_eq!(down.bytes, 20 * 1460, "{:?}", connection.caveats);
+        assert_eq!(connection.icmp[0].mtu, Some(1400));
+        let ms = connection.rtt.handshake_s.unwrap() * 1e3;
+        assert!((ms - 33.0).abs() < 1e-6, "{ms} ms of 40, less 7 for ARP");
+    }
+    for threads in [1, 3] {
+        let document = surveyed(threads, vec![Box::new(io::Cursor::new(file.clone()))]);
+        assert_eq!(
+            document.connections, expected.connections,
+            "{threads} threads"
+        );
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use units::Time;
-use wire::Observation;
 
 /// Most bytes looked at for the first packet's time; a capture has one sooner.
 const PROBED: u64 = 1 << 20;
@@ -121,12 +120,9 @@ fn first_packet(path: &Path) -> First {
             source.finish();
         }
         while let Ok(Some(observation)) = source.next_observation() {
-            let at = match observation {
-                Observation::Tcp(segment) => segment.at,
-                Observation::IcmpEcho(echo) => echo.at,
-                Observation::Other(_) => continue,
-            };
-            return First::At(at);
+            if let Some(at) = observation.at() {
+                return First::At(at);
+            }
         }
         if count == 0 {
             return if source.summary().frames > 0 {

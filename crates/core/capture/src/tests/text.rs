@@ -1,8 +1,10 @@
 use std::format;
 use std::string::{String, ToString};
+use std::time::Duration;
 use std::vec::Vec;
 
-use wire::{Observation, Segment, TcpFlags};
+use units::Time;
+use wire::{Observation, Resolution, Segment, TcpFlags};
 
 use crate::{Observations, Summary};
 
@@ -251,10 +253,7 @@ fn a_syn_with_unreadable_options_still_tells_its_number() {
 #[test]
 fn what_is_no_segment_is_named() {
     for (line, name) in [
-        (
-            "ARP, Request who-has 10.0.0.2 tell 10.0.0.1, length 28",
-            "ARP",
-        ),
+        ("ARP, Announcement 10.0.0.2, length 28", "ARP"),
         ("IP a.5 > b.domain: 43190+ A? x.y. (20)", "DNS"),
         ("IP 10.0.0.3.53 > 10.0.0.1.9: 1 1/0/1 A 1.2.3.4 (88)", "DNS"),
         ("IP a.5 > b.443: UDP, length 1200", "UDP"),
@@ -271,6 +270,41 @@ fn what_is_no_segment_is_named() {
     ] {
         let line = format!("16:00:00.0 {line}");
         assert_eq!(observe(&line).0, [Observation::Other(name)], "{line}");
+    }
+}
+
+#[test]
+fn questions_for_link_layer_addresses_are_read() {
+    let answer = |asker: Option<&str>| {
+        Observation::Resolution(Resolution {
+            at: Time::ZERO + Duration::from_hours(16),
+            frame: 1,
+            asker: asker.map(|asker| asker.parse().unwrap()),
+            asked: "10.0.0.2".parse().unwrap(),
+            answer: asker.is_none(),
+        })
+    };
+    for (line, asker) in [
+        (
+            "ARP, Request who-has 10.0.0.2 tell 10.0.0.1, length 28",
+            Some("10.0.0.1"),
+        ),
+        (
+            "ARP, Request who-has 10.0.0.2 (02:00:00:00:00:01) tell 10.0.0.1, length 46",
+            Some("10.0.0.1"),
+        ),
+        (
+            "02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff, ethertype ARP (0x0806), length 42: Request who-has 10.0.0.2 \
+             tell 10.0.0.1, length 28",
+            Some("10.0.0.1"),
+        ),
+        (
+            "ARP, Reply 10.0.0.2 is-at 02:00:00:00:00:02, length 28",
+            None,
+        ),
+    ] {
+        let line = format!("16:00:00.0 {line}");
+        assert_eq!(observe(&line).0, [answer(asker)], "{line}");
     }
 }
 

@@ -3,7 +3,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use units::Time;
-use wire::{Endpoint, Host, IcmpEcho, TcpFlags, Timestamps};
+use wire::{Endpoint, Host, IcmpEcho, Resolution, TcpFlags, Timestamps};
 
 use super::services;
 use super::stamp::{self, Stamp};
@@ -39,6 +39,8 @@ pub(super) enum Body<'a> {
     Tcp(PrintedSegment<'a>),
     /// Time and frame are filled in by the caller.
     Echo(IcmpEcho<'a>),
+    /// So are they here.
+    Resolution(Resolution),
     Other(&'static str),
 }
 
@@ -80,6 +82,13 @@ impl<'a> Line<'a> {
             return Self::Prose;
         };
         let rest = match network {
+            Network::Arp(rest) => {
+                return Self::Packet {
+                    stamp,
+                    ip: IpHeader::default(),
+                    body: Some(resolution(rest).map_or(Body::Other("ARP"), Body::Resolution)),
+                };
+            }
             Network::Other(name) => {
                 return Self::Packet {
                     stamp,
@@ -120,6 +129,8 @@ fn without_notice(text: &str) -> &str {
 enum Network<'a> {
     /// IP; what follows.
     Ip(&'a str),
+    /// ARP; what follows.
+    Arp(&'a str),
     Other(&'static str),
 }
 
@@ -133,7 +144,7 @@ impl<'a> Network<'a> {
             match word {
                 // In lower case behind `-e`, where there is no link layer.
                 "IP" | "IP6" | "ip:" | "ip6:" => return Some(Self::Ip(next)),
-                "ARP," => return Some(Self::Other("ARP")),
+                "ARP," => return Some(Self::Arp(next)),
                 "LLDP," => return Some(Self::Other("LLDP")),
                 "STP" => return Some(Self::Other("STP")),
                 _ => rest = next,
@@ -149,7 +160,7 @@ impl<'a> Network<'a> {
                 };
                 Some(Self::Ip(rest))
             }
-            "ARP" => Some(Self::Other("ARP")),
+            "ARP" => Some(Self::Arp(rest)),
             _ => Some(Self::Other("other ethertype")),
         }
     }
@@ -180,6 +191,27 @@ impl IpHeader {
         }
         header
     }
+}
+
+/// `Request who-has 10.0.0.2 tell 10.0.0.1, length 28` or `Reply 10.0.0.2 is-at 02:…`, which does not say to whom.
+/// Behind `-e` a length stands before either.
+fn resolution(text: &str) -> Option<Resolution> {
+    let (asker, asked) = match text.split_once("Request who-has ") {
+        Some((_, asked)) => {
+            let (asked, asker) = asked.split_once(" tell ")?;
+            let asker = asker.split([',', ' ']).next()?;
+            (Some(asker.parse().ok()?), asked)
+        }
+        None => (None, text.split_once("Reply ")?.1),
+    };
+    Some(Resolution {
+        at: Time::ZERO,
+        frame: 0,
+        asker,
+        // `who-has 10.0.0.2 (02:…) tell 10.0.0.1` where it was known before.
+        asked: asked.split(' ').next()?.parse().ok()?,
+        answer: asker.is_none(),
+    })
 }
 
 /// `tos 0x0, proto TCP (6), length 60) rest` at the parenthesis that matches the one before it.

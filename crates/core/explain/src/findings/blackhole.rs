@@ -5,6 +5,7 @@ use core::time::Duration;
 use connections::{Connection, Mark, Packet, Repeat, Role, Side};
 use record::explain::Confidence;
 use tuning::remedies::Cause;
+use wire::IcmpReason;
 
 use super::{CatalogueEntry, Found, Judged, Need, frame, severity_of};
 use crate::analysis::Analysed;
@@ -29,6 +30,8 @@ pub(crate) struct Hole {
     repeats: usize,
     /// A shorter segment from the same position, which was acknowledged.
     smaller: Option<(Mark, u32)>,
+    /// A router's word that the segment was too big, which the capture saw pass: with what it carries.
+    told: Option<(Mark, Option<u32>)>,
     until: Duration,
 }
 
@@ -43,7 +46,7 @@ pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
 fn judge(connections: &[Analysed], side: Side) -> Option<Found> {
     let (mut ids, mut evidence) = (Vec::new(), Vec::new());
     let (mut lost, mut total) = (Duration::ZERO, Duration::ZERO);
-    let (mut proven, mut size) = (false, 0);
+    let (mut proven, mut size, mut told) = (false, 0, false);
     for analysed in connections {
         let Some(hole) = &analysed.shown.sent(side).hole else {
             continue;
@@ -51,12 +54,17 @@ fn judge(connections: &[Analysed], side: Side) -> Option<Found> {
         ids.push(analysed.id);
         lost += hole.until;
         total += analysed.connection.duration();
-        proven |= hole.smaller.is_some();
+        proven |= hole.smaller.is_some() || hole.told.is_some();
+        told |= hole.told.is_some();
         size = hole.len.max(size);
         evidence.push(frame(
             hole.first,
             format!("{} B of payload leave for the first time", hole.len),
         ));
+        evidence.extend(hole.told.map(|(mark, mtu)| {
+            let most = mtu.map_or_else(String::new, |mtu| format!(", at most {mtu} B go on"));
+            frame(mark, format!("a router says by ICMP: packet too big{most}"))
+        }));
         evidence.push(frame(
             hole.last,
             format!(
@@ -89,11 +97,19 @@ fn judge(connections: &[Analysed], side: Side) -> Option<Found> {
         connections: ids,
         evidence,
         lost: Some(lost),
-        remedy: format!(
-            "Let ICMP type 3 code 4 (IPv6: Packet Too Big) pass towards the {side}, or lower what it sends: \
+        remedy: if told {
+            format!(
+                "The routers' word reached this capture and not the {side}'s TCP: let ICMP type 3 code 4 (IPv6: \
+                 Packet Too Big) pass its firewall and whatever translates addresses before it, or lower what it \
+                 sends: Linux `sysctl -w net.ipv4.tcp_mtu_probing=1` (undo: `=0`)."
+            )
+        } else {
+            format!(
+                "Let ICMP type 3 code 4 (IPv6: Packet Too Big) pass towards the {side}, or lower what it sends: \
              Linux `sysctl -w net.ipv4.tcp_mtu_probing=1` (undo: `=0`), or clamp the MSS at the tunnel's \
              router (`nft add rule ... tcp flags syn tcp option maxseg size set rt mtu`)."
-        ),
+            )
+        },
         predicted: Vec::new(),
         needs: vec![Need::new(Cause::BlackHole, side)],
     })
@@ -154,6 +170,13 @@ pub(super) fn hole(connection: &Connection, side: Side) -> Option<Hole> {
         len: candidate.len,
         repeats: again.len(),
         smaller: smaller.map(|packet| (packet.mark(), packet.len)),
+        told: connection
+            .notices
+            .iter()
+            .find(|notice| {
+                notice.side == side && matches!(notice.reason, IcmpReason::TooBig { .. })
+            })
+            .map(|notice| (notice.mark, notice.mtu())),
         until: until.since(first.at),
     })
 }

@@ -44,6 +44,8 @@ pub(crate) struct Fresh {
     /// From the end of set-up to the request: the client's own time.
     pause: Duration,
     server: Duration,
+    /// See [`Turn::continue_wait`].
+    continue_wait: Option<Duration>,
     /// From the response's first byte to its last.
     response: Duration,
     /// What set-up and growth took of the time until the response, as far as the capture tells them
@@ -91,7 +93,7 @@ fn judge(group: &[&Analysed]) -> Option<Found> {
     }
     let requests = fresh.iter().map(|one| one.requests).sum();
     let up = path::rate(group.iter().copied(), Side::Client);
-    let hot = |one: &Fresh| predicted(one.rtt, one.request_bytes, one, up).0;
+    let hot = |one: &Fresh| predicted(one, up, Duration::ZERO).0;
     let lost: Duration = fresh
         .iter()
         .map(|one| one.waited.saturating_sub(one.pause + hot(one)))
@@ -153,6 +155,7 @@ pub(super) fn fresh(connection: &Connection, to_server: &Complete) -> Option<Fre
         waited,
         pause: turn.first_sent.at.since(connection.handshake_span()?.1),
         server,
+        continue_wait: turn.continue_wait(),
         response,
         grew: grew(connection, to_server, turn),
         overhead: overhead(connection, Side::Client),
@@ -188,16 +191,11 @@ fn grew(connection: &Connection, to_server: &Complete, turn: &Turn) -> Duration 
 
 /// Time on a connection that is open, idle and large enough: one round trip, the request's serialisation,
 /// the server's time and that of the response's bytes; and whatever else than set-up and growth held the
-/// request, which no pool takes away. With the derivation.
-fn predicted(
-    rtt: Duration,
-    request_bytes: u64,
-    like: &Fresh,
-    rate: Option<Rate>,
-) -> (Duration, String) {
-    let ip_bytes = like.overhead.ip_bytes(Bytes::new(request_bytes));
-    let floor = rate.and_then(|rate| Floor::new(1, rtt, ip_bytes, rounded(rate)));
-    let rest = like.server + like.response;
+/// request but `spared`, which no pool takes away. With the derivation.
+fn predicted(one: &Fresh, rate: Option<Rate>, spared: Duration) -> (Duration, String) {
+    let ip_bytes = one.overhead.ip_bytes(Bytes::new(one.request_bytes));
+    let floor = rate.and_then(|rate| Floor::new(1, one.rtt, ip_bytes, rounded(rate)));
+    let rest = one.server + one.response;
     let (total, derivation) = match floor {
         Some(floor) => (
             floor.total() + rest,
@@ -207,17 +205,17 @@ fn predicted(
             ),
         ),
         None => (
-            rtt + rest,
+            one.rtt + rest,
             format!(
                 "1 x {} + {} in the server and for its response; the time to serialise {} B is not \
                  in it, because the capture does not show the path's rate",
-                duration(rtt),
+                duration(one.rtt),
                 duration(rest),
                 ip_bytes.get()
             ),
         ),
     };
-    let stays = like.waited.saturating_sub(like.pause + like.grew);
+    let stays = one.waited.saturating_sub(one.pause + one.grew + spared);
     match stays.checked_sub(total) {
         Some(more) if !more.is_zero() => (
             stays,
@@ -242,25 +240,36 @@ fn predictions(fresh: &[Fresh], rate: Option<Rate>) -> Vec<Prediction> {
         let bytes = typical.request_bytes;
         let transfers = u64::try_from(class.len()).unwrap_or(u64::MAX);
         let now = typical.waited.as_secs_f64();
-        let (hot, derivation) = predicted(typical.rtt, bytes, &typical, rate);
         if bytes <= INITIAL_WINDOW_SEGMENTS * u64::from(typical.overhead.payload) {
+            let (reused, derivation) = predicted(&typical, rate, Duration::ZERO);
             predictions.push(Prediction {
                 bytes,
                 transfers,
                 remedy: "connection-reuse".into(),
                 now_s: now,
-                predicted_s: hot.as_secs_f64(),
+                predicted_s: reused.as_secs_f64(),
                 derivation: format!("{derivation}; from the second request on"),
             });
         }
-        predictions.push(Prediction {
-            bytes,
-            transfers,
-            remedy: "hot-pool".into(),
-            now_s: now,
-            predicted_s: hot.as_secs_f64(),
-            derivation,
-        });
+        let mut hot = |remedy: &str, spared, more: &str| {
+            let (hot, derivation) = predicted(&typical, rate, spared);
+            predictions.push(Prediction {
+                bytes,
+                transfers,
+                remedy: remedy.into(),
+                now_s: now,
+                predicted_s: hot.as_secs_f64(),
+                derivation: derivation + more,
+            });
+        };
+        hot("hot-pool", Duration::ZERO, "");
+        if let Some(wait) = typical.continue_wait {
+            let more = format!(
+                "; the relay answers `Expect: 100-continue` (`expect = \"answer\"`), which spares {}",
+                duration(wait)
+            );
+            hot("hot-pool-answering", wait, &more);
+        }
     }
     predictions
 }
@@ -302,6 +311,7 @@ fn typical(class: &[&Fresh]) -> Option<Fresh> {
         waited: median(class.iter().map(|one| one.waited))?,
         pause: median(class.iter().map(|one| one.pause))?,
         server: median(class.iter().map(|one| one.server))?,
+        continue_wait: median(class.iter().filter_map(|one| one.continue_wait)),
         response: median(class.iter().map(|one| one.response))?,
         grew: median(class.iter().map(|one| one.grew))?,
         overhead: middle.overhead,

@@ -80,7 +80,8 @@ pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
             evidence,
             lost: Some(lost),
             remedy: "Switch the expectation off in the client where the server accepts the body anyway; \
-                     or let a relay near the client answer it."
+                     or let a relay near the client answer it (`longhaul relay http`, \
+                     `expect = \"answer\"`)."
                 .into(),
             predicted: Vec::new(),
             needs: vec![Need::new(Cause::ContinueWait, Side::Client)],

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use record::LimitName;
 use record::explain::{Capture, Connection, Document, Finding, Severity};
 
+use super::icmp::icmp;
 use super::layout::{Align, Table, bar, paragraph};
 use super::sessions::sessions;
 use super::{Emphasis, Style};
@@ -46,7 +47,7 @@ pub fn explain(document: &Document, style: Style) -> String {
     connections(&mut text, document, style);
     traffic::servers(&mut text, document, style);
     sessions(&mut text, document, style, WIDTH);
-    echoes(&mut text, document, style);
+    icmp(&mut text, document, style, WIDTH);
     for other in others {
         finding(&mut text, other, style);
     }
@@ -318,26 +319,6 @@ impl Alike<'_> {
 /// Seconds in three digits, or a dash.
 fn short(value: Option<f64>) -> String {
     value.map_or_else(|| DASH.into(), short_seconds)
-}
-
-fn echoes(text: &mut String, document: &Document, style: Style) {
-    if document.echoes.is_empty() {
-        return;
-    }
-    text.push('\n');
-    text.push_str(&style.paint(Emphasis::Heading, "ICMP echo"));
-    text.push('\n');
-    for echo in &document.echoes {
-        let line = format!(
-            "{} > {}: {} of {} answered, RTT {}",
-            echo.from,
-            echo.to,
-            echo.replies,
-            echo.requests,
-            seconds_or_dash(echo.rtt.median_s)
-        );
-        text.push_str(&paragraph("  ", &line, WIDTH));
-    }
 }
 
 /// What the captures cannot tell; the same sentence about many connections stands once.

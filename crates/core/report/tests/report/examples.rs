@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use record::explain::{
     self, Capture, Close, Confidence, Connection, DataPoint, Direction, Directions, Echo, Endpoint,
-    Evidence, Finding, Negotiated, Prediction, Rtt, Series, Severity, Transfer,
+    Evidence, Finding, Icmp, Negotiated, Prediction, Rtt, Series, Severity, Transfer,
 };
 use record::lab::{self, Arm, Assertion, Cell, Comparison, PathCheck, PredictedArm, Priming};
 use record::{LimitName, LimitSeconds, Manifest};
@@ -405,6 +405,7 @@ pub(crate) fn connection(id: u32, start_s: f64, bytes: u64) -> Connection {
             response_bytes: 149,
             ..Transfer::default()
         }],
+        icmp: Vec::new(),
         close: Close {
             how: "fin".into(),
             first: Some("client".into()),
@@ -440,6 +441,15 @@ pub(crate) fn hot_connection(bytes: u64) -> Connection {
     ]);
     hot.directions.client_to_server.dominant = Some(LimitName::Bottleneck);
     hot.series = Some(series);
+    hot.icmp = [0.2, 0.4]
+        .map(|at_s| Icmp {
+            at_s,
+            from: "10.1.0.254".into(),
+            about: "client".into(),
+            reason: "packet too big".into(),
+            mtu: Some(1400),
+        })
+        .into();
     hot
 }
 
@@ -467,6 +477,7 @@ pub(crate) fn document(connections: Vec<Connection>, findings: Vec<Finding>) -> 
             to: "storage.example".into(),
             requests: 1,
             replies: 1,
+            resolved: 0,
             rtt: Rtt {
                 median_s: Some(0.2004),
                 ..Rtt::default()

@@ -133,19 +133,6 @@ fn ip_options_and_extension_headers_are_stepped_over() {
 }
 
 #[test]
-fn later_fragments_hold_no_header() {
-    let mut bytes = packet(&segment(b"payload"));
-    bytes[7] = 1;
-    assert_eq!(
-        whole(LinkType::RAW, &bytes),
-        Observation::Other("IP fragment")
-    );
-    // The first fragment does.
-    bytes[6..8].copy_from_slice(&[0x20, 0]);
-    assert!(matches!(whole(LinkType::RAW, &bytes), Observation::Tcp(_)));
-}
-
-#[test]
 fn echoes_carry_what_pairs_them() {
     for (near, far) in [("10.0.0.1", "10.0.0.2"), ("fe80::1", "2001:db8::2")] {
         let (near, far): (IpAddr, IpAddr) = (near.parse().unwrap(), far.parse().unwrap());

@@ -76,6 +76,7 @@ mod tests {
             ssh: None,
             transfers,
             close: Close::default(),
+            icmp: Vec::new(),
             caveats: Vec::new(),
             series: None,
         }

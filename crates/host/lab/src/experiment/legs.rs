@@ -8,7 +8,6 @@ use capture::Capture;
 use record::LimitSeconds;
 use record::explain::{Connection, Direction, Document};
 use record::lab;
-use wire::Observation;
 
 use crate::bench::{Lasts, Leg, LegCapture};
 
@@ -111,10 +110,8 @@ fn first_packet_s(file: &Path) -> Option<f64> {
         let length = file.read(&mut chunk).ok().filter(|length| *length > 0)?;
         capture.feed(&chunk[..length]);
         while let Some(observation) = capture.next_observation().ok()? {
-            match observation {
-                Observation::Tcp(segment) => return Some(segment.at.as_secs_f64()),
-                Observation::IcmpEcho(echo) => return Some(echo.at.as_secs_f64()),
-                Observation::Other(_) => {}
+            if let Some(at) = observation.at() {
+                return Some(at.as_secs_f64());
             }
         }
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anonymity::{Anonymizer, Key};
 use anyhow::{Context as _, ensure};
 use capture::{Interface, InterfaceId, Section, Writer};
-use connections::{Room, Tracked, Tracker};
+use connections::{Fragments, Room, Tracked, Tracker};
 use explain::Judged;
 use units::Time;
 use wire::{Host, IcmpEcho, LinkType, Observation, Segment, write};
@@ -142,6 +142,7 @@ struct Copy {
     writer: Writer,
     interface: InterfaceId,
     block: Vec<u8>,
+    fragments: Fragments,
     packet: Vec<u8>,
     packets: u64,
     left_out: u64,
@@ -170,6 +171,7 @@ impl Copy {
             writer,
             interface,
             block,
+            fragments: Fragments::default(),
             packet: Vec::new(),
             packets: 0,
             left_out: 0,
@@ -178,11 +180,14 @@ impl Copy {
     }
 
     fn take(&mut self, observation: &Observation<'_>) {
-        match observation {
-            Observation::Tcp(segment) => self.segment(segment),
-            Observation::IcmpEcho(echo) => self.echo(echo),
-            // Nothing of it is known but its kind.
-            Observation::Other(_) => self.left_out += 1,
+        if let Observation::IcmpEcho(echo) = observation {
+            self.echo(echo);
+        } else if let Some(segment) = self.fragments.join(observation) {
+            // Fragments become segments of their own.
+            self.segment(&segment);
+        } else {
+            // Nothing of it can be written that tells more than its kind.
+            self.left_out += 1;
         }
     }
 

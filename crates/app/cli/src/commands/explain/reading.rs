@@ -11,7 +11,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use record::explain::Capture;
 use survey::{Stopped, Survey, Surveyed};
 use units::Time;
-use wire::Observation;
 
 use super::arguments::Explain;
 use super::feed::{Fed, Feed};
@@ -199,21 +198,13 @@ fn observe(
     times: &mut Option<(Time, Time)>,
 ) -> Result<(), capture::ReadError> {
     while let Some(observation) = source.next_observation()? {
-        if let Some(at) = time_of(&observation) {
+        if let Some(at) = observation.at() {
             let (first, last) = times.unwrap_or((at, at));
             *times = Some((first.min(at), last.max(at)));
         }
         feed.take(&observation);
     }
     Ok(())
-}
-
-const fn time_of(observation: &Observation<'_>) -> Option<Time> {
-    match observation {
-        Observation::Tcp(segment) => Some(segment.at),
-        Observation::IcmpEcho(echo) => Some(echo.at),
-        Observation::Other(_) => None,
-    }
 }
 
 /// Packets that are not TCP, by kind, and those that could not be decoded, with the reason.
