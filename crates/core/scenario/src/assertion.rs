@@ -130,6 +130,12 @@ impl Assertion {
         std::iter::once((self.left.0, self.left.1.as_str())).chain(right)
     }
 
+    /// Whether it compares with seconds or a rate that are written down, and not with the path or another arm.
+    #[must_use]
+    pub const fn is_absolute(&self) -> bool {
+        matches!(self.right, Quantity::Time(_) | Quantity::Rate(_))
+    }
+
     /// Whether it says nothing without a floor.
     #[must_use]
     pub fn needs_floor(&self) -> bool {

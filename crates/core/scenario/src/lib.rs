@@ -52,7 +52,7 @@ pub use path::{
     TraceFile, Way, WayName,
 };
 pub use problems::Problem;
-pub use relay::{Relay, RelayMode, Site};
+pub use relay::{Expect, Relay, RelayMode, Site};
 pub use template::Template;
 pub use workload::{Flow, Kind, ReadPause, Reported, Rival, Tls, Workload};
 
@@ -105,6 +105,21 @@ pub struct Origin {
 // === impl Scenario ===
 
 impl Scenario {
+    /// Puts `program` in the place of the built-in client, for every upload. What the scenario says in seconds or
+    /// as a rate is about its own client and goes: reported figures, and assertions that compare with nothing of
+    /// the same run.
+    pub fn upload_by(&mut self, program: &str) {
+        for workload in &mut self.workloads {
+            if workload.kind == Kind::Upload {
+                workload.command = Some(program.to_owned());
+                workload.reported.clear();
+                workload
+                    .assertions
+                    .retain(|assertion| !assertion.is_absolute());
+            }
+        }
+    }
+
     /// The hosts as `arm` (an index of [`Scenario::arms`]) has them: all of them, its own settings field
     /// by field over the scenario's. Arms with equal hosts can share one network.
     #[must_use]

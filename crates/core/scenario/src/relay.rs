@@ -1,5 +1,5 @@
 use profile::TlsProfile;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 /// A relay between client and origin.
@@ -26,6 +26,8 @@ pub struct Relay {
     pub prime: bool,
     /// What a primed connection must hold in one flight; the relay's default where absent.
     pub hot_window: Option<Bytes>,
+    /// Who answers a client that asks before it sends a body; only with `mode = "http"`.
+    pub expect: Expect,
     /// Whether the relay is told the path's rate, so that it can pace at it.
     pub knows_path_rate: bool,
     /// Another program in our relay's place, run by `/bin/sh` in the relay's host, such as
@@ -48,6 +50,17 @@ pub enum RelayMode {
     Tls,
     /// One end of a trunk: a near relay and a far one behind it, with hot connections between them.
     Trunk,
+}
+
+/// Who answers `Expect: 100-continue`, as in the relay's own configuration.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    /// The origin, a round trip away.
+    #[default]
+    Forward,
+    /// The relay.
+    Answer,
 }
 
 /// On whose LAN a relay runs.
@@ -75,6 +88,7 @@ impl Default for Relay {
             pool_min_idle: 2,
             prime: true,
             hot_window: None,
+            expect: Expect::Forward,
             knows_path_rate: true,
             command: None,
         }
@@ -100,6 +114,12 @@ impl Relay {
         if self.tls_profile.is_some() && self.mode != RelayMode::Tls {
             let message = "only a relay that ends TLS has one: set `mode = \"tls\"`";
             problems.push(("tls-profile", message.to_owned()));
+        }
+        if self.expect == Expect::Answer && (self.mode != RelayMode::Http || self.command.is_some())
+        {
+            let message = "only our relay that reads requests can answer them: set `mode = \"http\"`, \
+                           without `command`";
+            problems.push(("expect", message.to_owned()));
         }
         if self.mode == RelayMode::Trunk && self.command.is_some() {
             let message = "a trunk is ours at both ends; another program is `mode = \"tcp\"`";

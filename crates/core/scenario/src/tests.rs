@@ -139,6 +139,19 @@ fn a_relay_that_ends_tls_wants_some_and_one_that_reads_requests_wants_none() {
              `mode = \"tls\"`, or `\"tcp\"`",
         ]
     );
+    let deaf = SOUND.replace(
+        "[relays.hot]",
+        "[relays.hot]\nmode = \"tcp\"\nexpect = \"answer\"",
+    );
+    assert!(
+        problems(&deaf).contains(
+            &"`relays.hot.expect`: only our relay that reads requests can answer them: set `mode = \"http\"`, without \
+              `command`"
+                .to_owned()
+        ),
+        "{:?}",
+        problems(&deaf)
+    );
 }
 
 #[test]

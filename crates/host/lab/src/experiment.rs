@@ -19,7 +19,7 @@ use std::time::Duration;
 use record::Manifest;
 use record::explain;
 use record::lab::{Document, Priming};
-use scenario::{Kind, Problem, Scenario, Variant};
+use scenario::{Problem, Scenario, Variant};
 use units::Rate;
 
 use crate::bench::{BenchError, Benches};
@@ -39,8 +39,6 @@ pub struct Options {
     pub seed: u64,
     /// Who plays the path.
     pub backend: Backend,
-    /// A command that uploads instead of the built-in S3 client.
-    pub client: Option<String>,
     /// Set from a signal handler: the run ends after the transfer under way and keeps what it has.
     pub stop: Arc<AtomicBool>,
     /// What the manifest can say before the run.
@@ -180,16 +178,9 @@ fn play(
     options: &Options,
     notify: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, LabError> {
-    let mut scenario = part.scenario.clone();
-    if let Some(client) = &options.client {
-        for workload in &mut scenario.workloads {
-            if workload.kind == Kind::Upload {
-                workload.command = Some(client.clone());
-            }
-        }
-    }
-    let bench = Benches::build(&scenario, options)?;
-    Run::new(&scenario, part.factors.clone(), options, notify, bench).play()
+    let scenario = &part.scenario;
+    let bench = Benches::build(scenario, options)?;
+    Run::new(scenario, part.factors.clone(), options, notify, bench).play()
 }
 
 /// Builds a scenario's network with origin and relays, says which hosts it has, and keeps it until

@@ -83,6 +83,12 @@ fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
             refuse(&arguments.scenario, &variant.scenario)?;
         }
     }
+    if let Some(program) = &arguments.client {
+        for variant in &mut variants {
+            variant.scenario.upload_by(program);
+            refuse(&arguments.scenario, &variant.scenario)?;
+        }
+    }
     let scenario = first(&arguments.scenario, &variants)?.clone();
     let out = folder(&arguments.out)?;
     let options = isolated(Options {
@@ -90,11 +96,10 @@ fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
         out: out.clone(),
         seed: arguments.seed.unwrap_or(scenario.seed),
         backend: backend(arguments.link),
-        client: arguments.client.clone(),
         stop: Arc::default(),
         manifest: manifest(),
     })?;
-    let mut view = progress::View::new(&scenario, &options);
+    let mut view = progress::View::new(&scenario, arguments);
     let outcome = experiment::run(&variants, &options, &mut |event| view.show(&event));
     view.finish();
     let text = format!("the scenario `{}` could not be run", scenario.name);
@@ -111,7 +116,6 @@ fn keep_up(arguments: &LabUp) -> Result<ExitCode, Failure> {
         out: folder(&arguments.out)?,
         seed: arguments.seed.unwrap_or(scenario.seed),
         backend: backend(arguments.link),
-        client: None,
         stop: Arc::default(),
         manifest: manifest(),
     })?;

@@ -67,7 +67,25 @@ impl Workload {
                 );
                 (field, message)
             })
+            .chain(self.beyond_a_program())
             .collect()
+    }
+
+    /// Fields that a program would never hear of.
+    fn beyond_a_program(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let deaf = self.command.is_some() && self.kind != Kind::Command;
+        [
+            ("sizes", !self.sizes.is_empty()),
+            ("part", self.part.is_some()),
+            ("parallel", self.parallel.is_some()),
+            ("read-pause", self.read_pause.is_some()),
+        ]
+        .into_iter()
+        .filter(move |(_, set)| deaf && *set)
+        .map(|(field, _)| {
+            let message = "a program moves one object of `bytes` in its own way: leave this out";
+            (field, message.to_owned())
+        })
     }
 
     fn missing(&self, problems: &mut Vec<(&'static str, String)>) {

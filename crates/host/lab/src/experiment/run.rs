@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use comparison::{Block, Evidence, Measured, Predicted, Rivals};
 use record::explain;
 use record::lab::{Priming, Series};
-use scenario::{Kind, Scenario};
+use scenario::{Expect, Kind, Scenario};
 
 use crate::experiment::apparatus::{Apparatus, Task, Trial};
 use crate::experiment::legs::LegCaptures;
@@ -276,6 +276,14 @@ impl<'a, A: Apparatus> Run<'a, A> {
             && self.scenario.experiment.predicts.as_ref() == Some(name)
     }
 
+    fn predicted_relay_answers(&self) -> bool {
+        let predicted = self.scenario.experiment.predicts.as_ref();
+        let mut arms = self.scenario.arms.iter();
+        let arm = arms.find(|arm| Some(&arm.name) == predicted);
+        let first = arm.and_then(|arm| self.scenario.relays.get(arm.relay.first()?));
+        first.is_some_and(|relay| relay.expect == Expect::Answer)
+    }
+
     /// Explains the captures made so far and writes down what the remedy should bring.
     fn predict(&mut self) -> Result<(), LabError> {
         let experiment = &self.scenario.experiment;
@@ -288,12 +296,22 @@ impl<'a, A: Apparatus> Run<'a, A> {
             return Ok(());
         }
         let document = self.bench.explain(&captures, false)?;
+        // A relay that answers a client which asks before it sends a body spares it more, where the client asks.
+        let remedies = [
+            self.predicted_relay_answers()
+                .then(|| format!("{}-answering", experiment.remedy)),
+            Some(experiment.remedy.clone()),
+        ];
+        let remedies: Vec<String> = remedies.into_iter().flatten().collect();
         let mut named = Vec::new();
         for (index, workload) in self.scenario.workloads.iter().enumerate() {
             let Some(bytes) = workload.payload(workload.parallel()) else {
                 continue;
             };
-            if let Some(prediction) = prediction(&document, &experiment.remedy, bytes.get()) {
+            let found = remedies
+                .iter()
+                .find_map(|remedy| prediction(&document, remedy, bytes.get()));
+            if let Some(prediction) = found {
                 let predicted = Predicted {
                     workload: index,
                     seconds: prediction.predicted_s,

@@ -187,7 +187,6 @@ fn play_with(scenario: &Scenario, fake: Fake, stop_after_blocks: usize) -> Playe
         binary: PathBuf::new(),
         out: out.path().to_owned(),
         seed: 1,
-        client: None,
         stop: Arc::clone(&stop),
         manifest: Manifest::default(),
     };

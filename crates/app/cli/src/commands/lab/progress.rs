@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use comparison::Transfer;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::experiment::{Options, Progress};
+use lab::experiment::Progress;
 use report::text::Style;
 use scenario::Scenario;
 use units::Milliseconds;
 
+use crate::arguments::LabRun;
 use crate::output;
 
 /// The person's view of a run.
@@ -25,12 +26,14 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(scenario: &Scenario, options: &Options) -> Self {
+    pub(super) fn new(scenario: &Scenario, arguments: &LabRun) -> Self {
         output::say(&format!("{}: {}", scenario.name, scenario.title));
-        output::say(&format!("path: {}; seed {}", scenario.path, options.seed));
-        if options.client.is_some() && scenario.arms.iter().any(|arm| arm.reuse) {
+        let seed = arguments.seed.unwrap_or(scenario.seed);
+        output::say(&format!("path: {}; seed {seed}", scenario.path));
+        if arguments.client.is_some() {
             output::say(
-                "note: an external client makes its own connections; arms that reuse one are left out",
+                "note: a program of yours uploads: arms that reuse a connection are left out, and so is what the \
+                 scenario reports and asserts in seconds of its own client",
             );
         }
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(4));

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use profile::{RawTcpProfile, TlsProfile};
-use scenario::{Relay, RelayMode, Site};
+use scenario::{Expect, Relay, RelayMode, Site};
 use serde::Serialize;
 use units::{Bytes, Rate};
 
@@ -66,6 +66,8 @@ struct Http {
     forwarder: Forwarder,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_rate: Option<Rate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expect: Option<Expect>,
     pool: Pool,
     prime: Prime,
 }
@@ -179,6 +181,7 @@ impl RelayFile {
                 // By its name, which requests carry.
                 forwarder: forwarder(format!("{}:{}", stand.name, stand.target.port())),
                 path_rate: relay.knows_path_rate.then_some(stand.rate),
+                expect: (relay.expect == Expect::Answer).then_some(relay.expect),
                 pool: Pool {
                     min_idle: relay.pool_min_idle,
                 },
@@ -282,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_pool_and_its_rate_are_written_and_the_origin_goes_by_its_name() {
-        let (written, verb) = file("hot-window = \"1 MiB\"");
+        let (written, verb) = file("hot-window = \"1 MiB\"\nexpect = \"answer\"");
         assert_eq!(verb, ["relay", "run"]);
         assert_eq!(
             written,
@@ -293,6 +296,7 @@ mod tests {
                 target = "storage.example:443"
                 server-profile = "s3"
                 path-rate = "100 Mbit/s"
+                expect = "answer"
                 pool = { min-idle = 2 }
                 prime = { enabled = true, window = "1 MiB" }
                 "#
