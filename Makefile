@@ -1,6 +1,7 @@
 # Two commands for a stranger: `make demo` (the main job) and `make test`. Both install what they need.
 # `make help` lists the rest.
 
+SHELL := /bin/bash
 .PHONY: help demo build release install packages static packages-check test e2e soak field bench page e2e-page lint ci setup clean
 .DEFAULT_GOAL := help
 
@@ -52,7 +53,8 @@ packages-check: ## packages built twice and compared, installed, upgraded and re
 	scripts/package-check.sh $(BINARY)
 
 test: setup ## every test: units, properties, captures, namespaces, the whole binary
-	cargo test --locked --workspace --quiet
+	cargo build --locked --quiet --package longhaul-xtask
+	set -o pipefail; cargo test --locked --workspace 2>&1 | target/debug/xtask executed
 
 e2e: build ## real S3 clients and TLS stacks through every mode of the relay, in front of versitygw; installs into out/e2e
 	scripts/e2e.sh

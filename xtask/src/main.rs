@@ -11,6 +11,7 @@
 //! | `cargo xtask accuracy` | writes `docs/accuracy.md`: how often `explain` is right on captures whose truth is known |
 //! | `cargo xtask captures` | writes `docs/explain-captures.md`: `explain` beside an analyser on captures of others |
 //! | `cargo xtask field DIR` | writes `docs/field-results.md` from results in DIR (`make field`) |
+//! | `xtask executed` | reads what `cargo test` prints, and fails where privileged tests are missing (`make test`) |
 //! | `cargo xtask fuzz NAME` | feeds a fuzz body with fresh inputs for some minutes (`make soak`) |
 //! | `cargo xtask bpf` | makes the committed eBPF object and its source's hash again (clang 14 or later) |
 //! | `cargo xtask package KIND` | `.deb`, `.rpm`, tarball around the release binary |
@@ -30,6 +31,7 @@ mod captures;
 mod components;
 mod deps;
 mod docs;
+mod executed;
 mod field;
 mod fuzz;
 mod package;
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
                 "name the folder with the results: `cargo xtask field out/field`"
             )),
         },
+        Some("executed") => executed::check(std::io::stdin().lock()),
         Some("fuzz") => fuzz::run(std::env::args().skip(2)),
         Some("bpf") => bpf::write(),
         Some("package") => package::run(std::env::args().skip(2)),
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
         Some("ci") => lint().and_then(|()| test()),
         _ => {
             eprintln!(
-                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|captures|field|fuzz|bpf|package|lint|test|ci"
+                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|captures|field|executed|fuzz|bpf|package|lint|test|ci"
             );
             return ExitCode::from(2);
         }
