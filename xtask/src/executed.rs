@@ -111,7 +111,13 @@ mod tests {
     #[test]
     fn tests_are_counted_by_their_binary() {
         let one = "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
-        let seen = executed(&[RUN, "running 13 tests", one, "   Doc-tests longhaul_lab", one]);
+        let seen = executed(&[
+            RUN,
+            "running 13 tests",
+            one,
+            "   Doc-tests longhaul_lab",
+            one,
+        ]);
         assert_eq!(seen.passed["path"], 12);
         assert_eq!(seen.total(), 24);
     }
@@ -119,7 +125,12 @@ mod tests {
     #[test]
     fn a_binary_that_did_not_run_is_missed() {
         let none = "test result: ok. 0 passed; 0 failed; 9 ignored; 0 measured; 9 filtered out";
-        assert!(executed(&[RUN, none]).short().iter().any(|short| short.starts_with("`path` 0 of")));
+        assert!(
+            executed(&[RUN, none])
+                .short()
+                .iter()
+                .any(|short| short.starts_with("`path` 0 of"))
+        );
         assert_eq!(executed(&[]).short().len(), LEAST.len());
     }
 }

@@ -7,6 +7,7 @@
 mod common;
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -44,13 +45,19 @@ fn over_ipv6() -> String {
 }
 
 fn play_on(path: &str, rest: &str) -> Document {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("scenario.toml");
+    play_in(folder.path(), path, rest)
+}
+
+/// The same, and what it wrote stays below `folder`: `out` and, as a table, `rows.csv`.
+fn play_in(folder: &Path, path: &str, rest: &str) -> Document {
+    let _alone = alone();
+    let file = folder.join("scenario.toml");
     std::fs::write(&file, format!("{path}{rest}")).unwrap();
     let mut command = longhaul();
     command.args(["lab", "run", "--json"]).arg(&file);
-    let out = folder.path().join("out");
+    command.arg("--csv").arg(folder.join("rows.csv"));
+    let out = folder.join("out");
     let finished = run(command.arg("--out").arg(&out));
     assert_eq!(finished.code, Some(0), "{finished:#?}");
     let kept = std::fs::read_to_string(out.join("result.json")).unwrap();
@@ -93,6 +100,88 @@ fn a_pair_of_byte_relays_carries_a_stream_unharmed() {
     );
     // A byte that differs fails its transfer.
     assert_eq!(only(&document).arms[1].name, "pair");
+}
+
+#[test]
+fn every_kind_of_workload_arrives_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = PATH.replace("block = 1", "block = 1\ncapture = \"all\"");
+    let document = play_in(
+        folder.path(),
+        &all,
+        r#"
+        [[workloads]]
+        name = "multipart"
+        kind = "upload"
+        bytes = "6 MiB"
+        part = "5 MiB"
+        parallel = 2
+        [[workloads]]
+        name = "ranges"
+        kind = "download"
+        bytes = "200 kB"
+        part = "50 kB"
+        parallel = 2
+        [[workloads]]
+        name = "reader that stops"
+        kind = "download"
+        bytes = "300 kB"
+        read-pause = { after = "100 kB", for = "100 ms" }
+        [[workloads]]
+        name = "three at once"
+        kind = "upload"
+        bytes = "20 kB"
+        parallel = 3
+        [[workloads]]
+        name = "mixed sizes"
+        kind = "upload"
+        sizes = ["4 kB", "200 kB"]
+        [[workloads]]
+        name = "replication"
+        kind = "replicate"
+        bytes = "50 kB"
+        count = 3
+        [[workloads]]
+        name = "bursts"
+        kind = "burst"
+        bytes = "50 kB"
+        idle = "100 ms"
+        count = 2
+        [[workloads]]
+        name = "both ways"
+        kind = "stream"
+        bytes = "200 kB"
+        direction = "both"
+        [[workloads]]
+        name = "a program"
+        kind = "command"
+        command = "test {port} -gt 0"
+        [[arms]]
+        name = "direct"
+        "#,
+    );
+    // Bytes that differ or are missing fail their transfer; here, that nothing came sooner than it can.
+    let mut names = Vec::new();
+    for cell in &document.cells {
+        let seconds = cell.arms[0].samples_s[0];
+        assert!(seconds >= cell.floor_s, "{}: {seconds} s", cell.workload);
+        names.push(cell.workload.as_str());
+    }
+    let all = "multipart|ranges|reader that stops|three at once|mixed sizes|replication|bursts|both ways|a program";
+    assert_eq!(names.join("|"), all);
+    let stopped = &document.cells[2].arms[0];
+    assert!(stopped.samples_s[0] >= document.cells[2].floor_s + 0.1);
+
+    let rows = std::fs::read_to_string(folder.path().join("rows.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 1 + names.len(), "{rows}");
+    let captures: Vec<String> = std::fs::read_dir(folder.path().join("out/captures"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let (origin, client): (Vec<_>, Vec<_>) = captures
+        .iter()
+        .partition(|name| name.ends_with("-at-origin.pcapng"));
+    assert_eq!((client.len(), origin.len()), (names.len(), names.len()));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub struct Turn {
     pub operation: Option<&'static str>,
     /// Status of the final response, where its status line was captured.
     pub status: Option<u16>,
-    /// The client announced `Expect: 100-continue` (RFC 9110 §10.1.1).
+    /// The client announced `Expect: 100-continue` (RFC 9110 §10.1.1): its head says so, or a 100 came.
     pub expects_continue: bool,
     /// An interim response (status 1xx) and the moment it came.
     pub interim: Option<Mark>,
@@ -163,6 +163,8 @@ impl TurnFollower {
         //# prior to a final response, even if the client does not expect one.
         if turn.first_response.is_none() && status.is_some_and(|code| (100..200).contains(&code)) {
             turn.interim = Some(packet.mark());
+            // Servers say that to clients that asked, whose own words may lie behind the snapshot length.
+            turn.expects_continue |= status == Some(100);
             return;
         }
         if turn.first_response.is_none() {

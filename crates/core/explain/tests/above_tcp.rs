@@ -194,7 +194,8 @@ fn the_phases_of_a_request_are_told_apart() {
 #[test]
 fn only_a_relay_that_answers_spares_the_wait_for_leave_to_send() {
     let mut capture = Capture::default();
-    let head = "PUT /bucket/key HTTP/1.1\r\nHost: store\r\nExpect: 100-continue\r\n\r\n";
+    // The answer tells that it was asked for, where the capture kept only the beginning of the question.
+    let head = "PUT /bucket/key HTTP/1.1\r\nHost: store\r\nUser-Agent: a long na";
     for (number, port) in (0..).zip(40_000..40_003) {
         let says = [
             client(20, head),

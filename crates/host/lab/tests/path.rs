@@ -161,6 +161,16 @@ fn rate() -> Outcome {
             reading.forward.rate, reading.backward.rate, reading.took
         ));
         ensure(reading.is_valid(), format!("{:?}", reading.problems()))?;
+        // A path may be off by twice that before a run is invalid; the link never is.
+        for direction in Direction::BOTH {
+            let rate = reading.direction(direction).rate;
+            let rate = rate.map_err(|why| why.to_string())?.bits_per_s();
+            let asked = mbit * 1_000_000;
+            ensure(
+                rate.abs_diff(asked) <= asked / 200,
+                format!("{rate} bit/s instead of {asked}"),
+            )?;
+        }
         // What the probe left behind would disturb whoever comes next.
         let left = counters.forward.in_flight.packets + counters.backward.in_flight.packets;
         ensure(left == 0, format!("{counters:?}"))?;
