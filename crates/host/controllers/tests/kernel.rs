@@ -89,7 +89,9 @@ fn each_controller_carries_a_transfer_and_is_gone_afterwards() {
         assert!(is_registered(name));
         assert!(available().split_whitespace().any(|one| one == name));
         let info = carry(name, 20_000_000);
-        assert!(info.snd_cwnd > 10, "{controller}: {info:?}");
+        // It grows until something is lost, which a busy machine's loopback does now and then.
+        let grew = info.snd_cwnd > 10 || info.total_retrans > 0;
+        assert!(grew, "{controller}: {info:?}");
         drop(loaded);
         assert!(!is_registered(name));
         assert!(!available().split_whitespace().any(|one| one == name));
