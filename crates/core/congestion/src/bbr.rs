@@ -1,3 +1,5 @@
+mod long_term;
+
 use core::time::Duration;
 
 use units::{Rate, Time};
@@ -7,11 +9,10 @@ use crate::max_filter::MaxFilter;
 use crate::pacing::{Gains, UNIT, initial_pacing};
 use crate::window::narrow;
 use crate::{Acknowledgement, Controller, DeliveryRate};
+use long_term::{Count, LongTerm, News};
 
 /// BBR version 1 (Cardwell and others, ACM Queue 14(5), 2016) as Linux has it (`tcp_bbr.c`): a model of
 /// the path from its largest delivery rate and smallest RTT, probed in turns.
-///
-/// Left out: the long-term rate that recognises policers (`lt_bw`).
 #[derive(Debug)]
 pub(crate) struct Bbr {
     mss: u32,
@@ -33,8 +34,8 @@ pub(crate) struct Bbr {
     aggregation: Aggregation,
     probe_rtt: ProbeRtt,
     recovery: Recovery,
-    /// Segments delivered over the connection's life.
-    delivered: u64,
+    long_term: LongTerm,
+    count: Count,
     /// Data leaves after silence: the silence must not pass for an expired filter.
     restarting: bool,
 }
@@ -154,7 +155,8 @@ impl Bbr {
             },
             probe_rtt: ProbeRtt::default(),
             recovery: Recovery::default(),
-            delivered: 0,
+            long_term: LongTerm::default(),
+            count: Count::default(),
             restarting: false,
         }
     }
@@ -163,6 +165,8 @@ impl Bbr {
         match self.mode {
             Mode::Startup => self.gains.startup,
             Mode::Drain => DRAIN_GAIN,
+            // A policer drops what exceeds its rate: probing only costs.
+            Mode::ProbeBandwidth if self.long_term.bandwidth().is_some() => UNIT,
             Mode::ProbeBandwidth => CYCLE[self.cycle.phase % CYCLE.len()],
             Mode::ProbeRtt => UNIT,
         }
@@ -176,13 +180,19 @@ impl Bbr {
         }
     }
 
-    /// `gain` times bandwidth times smallest RTT, in segments (`bbr_bdp`).
-    fn product(&self, gain: u64) -> u32 {
+    /// What the path is taken to carry (`bbr_bw`); [`bandwidth`](Self::bandwidth) is what it was seen to.
+    fn believed(&self) -> u64 {
+        let policed = self.long_term.bandwidth();
+        policed.unwrap_or_else(|| self.bandwidth.max())
+    }
+
+    /// `gain` times `bandwidth` times smallest RTT, in segments (`bbr_bdp`).
+    fn product(&self, bandwidth: u64, gain: u64) -> u32 {
         let Some(min_rtt) = self.min_rtt else {
             // Nothing known yet: the initial window.
             return self.cwnd.min(10);
         };
-        let segments = u128::from(self.bandwidth.max()) * min_rtt.as_micros() * u128::from(gain);
+        let segments = u128::from(bandwidth) * min_rtt.as_micros() * u128::from(gain);
         let unit = 1_u128 << (BANDWIDTH_SHIFT + 8);
         u32::try_from(segments.div_ceil(unit)).unwrap_or(u32::MAX)
     }
@@ -206,10 +216,10 @@ impl Bbr {
     }
 
     fn inflight(&self, gain: u64) -> u32 {
-        self.budget(self.product(gain))
+        self.budget(self.product(self.bandwidth.max(), gain))
     }
 
-    fn update_bandwidth(&mut self, sample: &DeliveryRate) {
+    fn update_bandwidth(&mut self, ack: &Acknowledgement, sample: &DeliveryRate) {
         let micros = u64::try_from(sample.interval.as_micros()).unwrap_or(u64::MAX);
         if sample.prior_delivered >= self.round.ends_at {
             self.start_round(sample.total_delivered);
@@ -217,6 +227,7 @@ impl Bbr {
             self.round.started = true;
             self.recovery.conserving = false;
         }
+        self.look_for_policer(ack.now, ack.lost > 0, sample.application_limited);
         let Some(bandwidth) = (u64::from(sample.delivered) << BANDWIDTH_SHIFT).checked_div(micros)
         else {
             return;
@@ -226,13 +237,25 @@ impl Bbr {
         }
     }
 
+    fn look_for_policer(&mut self, now: Time, lost: bool, application_limited: bool) {
+        let news = News {
+            lost,
+            application_limited,
+            round_started: self.round.started,
+            probing: self.mode == Mode::ProbeBandwidth,
+        };
+        if self.long_term.update(self.count, news, self.mss) {
+            self.probe_bandwidth(now);
+        }
+    }
+
     fn start_round(&mut self, total_delivered: u64) {
         self.round.ends_at = total_delivered;
     }
 
     fn update_aggregation(&mut self, ack: &Acknowledgement) {
         let elapsed = ack.now.since(self.aggregation.since).as_micros();
-        let expected = (u128::from(self.bandwidth.max()) * elapsed) >> BANDWIDTH_SHIFT;
+        let expected = (u128::from(self.believed()) * elapsed) >> BANDWIDTH_SHIFT;
         let expected = u64::try_from(expected).unwrap_or(u64::MAX);
         if self.aggregation.delivered <= expected {
             self.aggregation.since = ack.now;
@@ -254,7 +277,7 @@ impl Bbr {
         if !self.full.reached {
             return 0;
         }
-        let most = (u128::from(self.bandwidth.max()) * 100_000) >> BANDWIDTH_SHIFT;
+        let most = (u128::from(self.believed()) * 100_000) >> BANDWIDTH_SHIFT;
         narrow(self.aggregation.extra.max()).min(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
@@ -321,6 +344,8 @@ impl Bbr {
 
     fn update_min_rtt(&mut self, ack: &Acknowledgement) {
         let expired = ack.now > self.min_rtt_at + self.min_rtt_window;
+        // Linux takes an equal one as well. Its samples differ by microseconds; exact ones are equal after
+        // each draining, and would put `PROBE_RTT` off for ever.
         if let Some(rtt) = ack.rtt
             && (expired || self.min_rtt.is_none_or(|min| rtt < min))
         {
@@ -382,7 +407,7 @@ impl Bbr {
     }
 
     fn paced(&self, gain: u64) -> Rate {
-        let bits = u128::from(self.bandwidth.max()) * u128::from(self.mss) * 8 * 1_000_000;
+        let bits = u128::from(self.believed()) * u128::from(self.mss) * 8 * 1_000_000;
         let bits = (bits * u128::from(gain) / u128::from(UNIT)) >> BANDWIDTH_SHIFT;
         // Dividing 64 bits is many times faster than dividing 128, and no rate needs more.
         let bits = u64::try_from(bits).unwrap_or(u64::MAX);
@@ -410,7 +435,7 @@ impl Bbr {
             // a rate that still grows for the path's (`bbr_set_cwnd_to_recover_or_restore`).
             self.recovery.beginning = false;
             self.recovery.conserving = true;
-            self.start_round(self.delivered);
+            self.start_round(self.count.delivered);
             cwnd = ack.in_flight.saturating_add(ack.delivered);
         }
         if self.recovery.conserving {
@@ -418,7 +443,7 @@ impl Bbr {
             return cwnd.max(ack.in_flight.saturating_add(ack.delivered));
         }
         let target = self
-            .product(self.cwnd_gain())
+            .product(self.believed(), self.cwnd_gain())
             .saturating_add(self.aggregation_cwnd());
         let target = self.budget(target);
         let grown = cwnd.saturating_add(ack.delivered);
@@ -443,7 +468,11 @@ impl Controller for Bbr {
 
     fn on_ack(&mut self, ack: &Acknowledgement) {
         self.round.started = false;
-        self.delivered += u64::from(ack.delivered);
+        self.count.delivered += u64::from(ack.delivered);
+        self.count.lost += u64::from(ack.lost);
+        if ack.delivered > 0 {
+            self.count.at = ack.now;
+        }
         if self.min_rtt.is_none()
             && let Some(rtt) = ack.rtt
         {
@@ -451,7 +480,7 @@ impl Controller for Bbr {
             self.min_rtt_at = ack.now;
         }
         if let Some(sample) = &ack.rate {
-            self.update_bandwidth(sample);
+            self.update_bandwidth(ack, sample);
             self.update_aggregation(ack);
             self.update_cycle(ack);
             self.check_full_pipe(sample);
@@ -474,14 +503,19 @@ impl Controller for Bbr {
     /// Version 1 does not listen to marks (Linux: `bbr_main` never looks at them).
     fn on_congestion_mark(&mut self, _now: Time, _in_flight: u32) {}
 
-    fn on_timeout(&mut self, _now: Time, _in_flight: u32) {
+    fn on_timeout(&mut self, now: Time, in_flight: u32) {
         self.save_cwnd();
-        self.recovery = Recovery {
-            under_way: true,
-            ..Recovery::default()
-        };
+        self.recovery.conserving = false;
+        self.on_repeated_timeout(now, in_flight);
+    }
+
+    fn on_repeated_timeout(&mut self, now: Time, in_flight: u32) {
+        self.count.lost += u64::from(in_flight);
+        self.recovery.under_way = true;
+        self.recovery.beginning = false;
         self.full.bandwidth = 0;
         self.round.started = true;
+        self.look_for_policer(now, true, false);
         self.cwnd = 1;
     }
 
@@ -508,11 +542,16 @@ impl Controller for Bbr {
         // Losses that were none may have hidden a rate that still grows.
         self.full.bandwidth = 0;
         self.full.rounds = 0;
+        self.long_term.reset();
         self.cwnd = self.cwnd.max(self.prior_cwnd);
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
         Some(self.pacing)
+    }
+
+    fn hides_rate(&self) -> bool {
+        self.mode == Mode::ProbeRtt
     }
 
     fn shapes_recovery(&self) -> bool {

@@ -385,6 +385,10 @@ impl Controller for Bbr3 {
 
     fn on_timeout(&mut self, now: Time, in_flight: u32) {
         self.on_congestion_event(now, in_flight);
+        self.on_repeated_timeout(now, in_flight);
+    }
+
+    fn on_repeated_timeout(&mut self, _now: Time, _in_flight: u32) {
         self.model.note_loss();
         self.cwnd = 1;
     }
@@ -420,6 +424,11 @@ impl Controller for Bbr3 {
 
     fn pacing_rate(&self) -> Option<Rate> {
         Some(self.pacing)
+    }
+
+    /// Section 5.3.4.3, `BBRHandleProbeRTT`: low rates of this phase are ignored.
+    fn hides_rate(&self) -> bool {
+        self.cycle.phase == Phase::ProbeRtt
     }
 
     fn shapes_recovery(&self) -> bool {

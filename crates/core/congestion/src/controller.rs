@@ -30,6 +30,10 @@ pub trait Controller: fmt::Debug + Send {
     /// The retransmission timer expired: everything in flight counts as lost.
     fn on_timeout(&mut self, now: Time, in_flight: u32);
 
+    /// It expired in a window of data for which the threshold has fallen already, because a repair was lost
+    /// as well: only the window falls, to one segment (Linux `tcp_enter_loss`).
+    fn on_repeated_timeout(&mut self, now: Time, in_flight: u32);
+
     /// All that was outstanding when recovery or a timeout began has been acknowledged.
     fn on_recovery_end(&mut self, _now: Time) {}
 
@@ -52,6 +56,12 @@ pub trait Controller: fmt::Debug + Send {
     /// alone decides.
     fn pacing_rate(&self) -> Option<Rate> {
         None
+    }
+
+    /// Whether it keeps the window small for a while, so that what is delivered says nothing about the path
+    /// and counts as limited by the application (BBR's `PROBE_RTT`).
+    fn hides_rate(&self) -> bool {
+        false
     }
 
     /// Whether it sets its own window during recovery too, so that the endpoint must not (BBR).

@@ -143,6 +143,13 @@ impl Cubic {
         };
         narrow(cwnd * self.curve.beta / SCALE)
     }
+
+    /// The path may be another one now (`bictcp_reset`).
+    fn start_anew(&mut self) {
+        self.last_max = 0;
+        self.min_rtt = None;
+        self.detector.reset();
+    }
 }
 
 impl Controller for Cubic {
@@ -194,10 +201,12 @@ impl Controller for Cubic {
     fn on_timeout(&mut self, _now: Time, _in_flight: u32) {
         let reduced = self.reduced();
         self.window.collapse(reduced);
-        // The path may be another one now (`bictcp_reset`).
-        self.last_max = 0;
-        self.min_rtt = None;
-        self.detector.reset();
+        self.start_anew();
+    }
+
+    fn on_repeated_timeout(&mut self, _now: Time, _in_flight: u32) {
+        self.window.collapse_again();
+        self.start_anew();
     }
 
     fn on_recovery_end(&mut self, now: Time) {

@@ -35,6 +35,8 @@ impl Controller for Fixed {
 
     fn on_timeout(&mut self, _now: Time, _in_flight: u32) {}
 
+    fn on_repeated_timeout(&mut self, _now: Time, _in_flight: u32) {}
+
     fn on_idle(&mut self, _now: Time, _idle: Duration, _rto: Duration, _restart: bool) {}
 
     fn on_application_limited(&mut self, _used: u32) {}

@@ -44,6 +44,10 @@ impl Controller for NewReno {
         self.window.collapse(self.window.cwnd / 2);
     }
 
+    fn on_repeated_timeout(&mut self, _now: Time, _in_flight: u32) {
+        self.window.collapse_again();
+    }
+
     fn on_idle(&mut self, _now: Time, idle: Duration, rto: Duration, restart: bool) {
         if restart {
             self.window.restart(idle, rto);

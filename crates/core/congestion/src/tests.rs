@@ -153,6 +153,21 @@ fn a_timeout_leaves_one_segment_and_half_the_window_as_threshold() {
 }
 
 #[test]
+fn a_timeout_among_repairs_leaves_one_segment_and_the_threshold() {
+    for algorithm in ALL {
+        if algorithm == Algorithm::Fixed {
+            continue;
+        }
+        let mut controller = start(algorithm, 40, Some(20));
+        controller.on_congestion_event(Time::from_millis(5), 40);
+        let ssthresh = controller.ssthresh();
+        controller.on_repeated_timeout(Time::from_millis(900), 10);
+        let after = (controller.cwnd(), controller.ssthresh());
+        assert_eq!(after, (1, ssthresh), "{algorithm:?}");
+    }
+}
+
+#[test]
 fn cubic_reaches_its_old_maximum_after_k_seconds() {
     // K = cubert(W_max (1 - beta) / C): 1000 segments need cubert(300 / 0.4) = 9.09 s.
     let k = cubic::k_seconds(1000, 700);
@@ -499,7 +514,7 @@ proptest! {
     fn no_sequence_of_events_breaks_a_window(
         algorithm in prop::sample::select(&ALL[..]),
         ssthresh in prop::option::of(1_u32..100),
-        events in prop::collection::vec((0_u8..7, 0_u32..100_000, 0_u64..5_000_000_000), 1..200),
+        events in prop::collection::vec((0_u8..8, 0_u32..100_000, 0_u64..5_000_000_000), 1..200),
     ) {
         let mut controller = start(algorithm, 10, ssthresh);
         let (mut now, mut total) = (Time::ZERO, 0_u64);
@@ -513,6 +528,7 @@ proptest! {
                 3 => controller.on_idle(now, Duration::from_nanos(nanos), Duration::from_millis(200), count % 2 == 0),
                 4 => controller.on_application_limited(count),
                 5 => controller.undo(),
+                6 => controller.on_repeated_timeout(now, count),
                 _ => controller.on_ack(&Acknowledgement {
                     now,
                     delivered: count,

@@ -98,6 +98,10 @@ impl Controller for WestwoodPlus {
         self.min_rtt = None;
     }
 
+    fn on_repeated_timeout(&mut self, _now: Time, _in_flight: u32) {
+        self.window.collapse_again();
+    }
+
     fn on_idle(&mut self, now: Time, idle: Duration, rto: Duration, restart: bool) {
         if restart {
             self.window.restart(idle, rto);

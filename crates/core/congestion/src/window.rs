@@ -99,6 +99,11 @@ impl Window {
     pub(crate) fn collapse(&mut self, ssthresh: u32) {
         self.before = Some((self.cwnd, self.ssthresh));
         self.ssthresh = ssthresh.max(MIN_SSTHRESH);
+        self.collapse_again();
+    }
+
+    /// Falls to one segment, with the threshold that a reduction in the same window of data has set.
+    pub(crate) const fn collapse_again(&mut self) {
         //= https://www.rfc-editor.org/rfc/rfc5681#section-3.1
         //# Furthermore, upon a timeout (as specified in [RFC2988]) cwnd MUST be
         //# set to no more than the loss window, LW, which equals 1 full-sized

@@ -48,7 +48,12 @@ impl Endpoint {
     /// A host that is made as `script` says.
     #[must_use]
     pub fn new(script: &Script) -> Self {
-        let mut config = Config::linux();
+        let mut config = Config {
+            // Packets are compared one by one.
+            merged_reports: false,
+            segmentation_offload: false,
+            ..Config::linux()
+        };
         for setting in script.settings_for(Who::Ours) {
             setting.apply(&mut config);
         }

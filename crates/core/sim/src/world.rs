@@ -294,9 +294,15 @@ impl World {
 
     /// Reads at most `most` bytes and returns how many.
     pub fn read(&mut self, connection: ConnectionId, side: Side, most: u64) -> u64 {
-        let now = self.now;
-        self.act(connection, side, |end| end.read(now, most))
-            .unwrap_or(0)
+        let number = index(connection, side);
+        let Some(end) = &mut self.ends[number].connection else {
+            return 0;
+        };
+        let count = end.read(self.now, most);
+        if end.owes_acknowledgement() {
+            self.drain(number);
+        }
+        count
     }
 
     /// Sends a FIN behind what was written.

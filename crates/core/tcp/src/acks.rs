@@ -21,10 +21,28 @@ pub(crate) struct Acks {
     last_received_at: Time,
     /// The peer marked the end of a message.
     pushed: bool,
+    merging: Option<Merging>,
+}
+
+/// Reports of segments beyond a hole, which say much the same (Linux `__tcp_ack_snd_check`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Merging {
+    /// First missing byte when they were last counted.
+    hole: u64,
+    /// Reports that were sent at once, because the peer counts them.
+    prompt: u32,
+    /// Segments not yet reported.
+    waiting: u32,
 }
 
 /// `TCP_MAX_QUICKACKS`.
 const MAX_QUICK: u32 = 16;
+/// `TCP_FASTRETRANS_THRESH`.
+const PROMPT_REPORTS: u32 = 3;
+/// `tcp_comp_sack_nr`.
+const MOST_MERGED: u32 = 44;
+/// `tcp_comp_sack_delay_ns`.
+const MERGED_FOR: Duration = Duration::from_millis(1);
 /// `TCP_DELACK_MIN` and `TCP_ATO_MIN`.
 const MIN_WAIT: Duration = Duration::from_millis(40);
 /// `TCP_DELACK_MAX`; RFC 9293 section 3.8.6.3 allows 500 ms.
@@ -33,7 +51,7 @@ const MAX_WAIT: Duration = Duration::from_millis(200);
 // === impl Acks ===
 
 impl Acks {
-    pub(crate) const fn new(policy: AckPolicy) -> Self {
+    pub(crate) fn new(policy: AckPolicy, merge: bool) -> Self {
         Self {
             policy,
             now: false,
@@ -43,6 +61,7 @@ impl Acks {
             wait: Duration::ZERO,
             last_received_at: Time::ZERO,
             pushed: false,
+            merging: (merge && policy == AckPolicy::Linux).then(Merging::default),
         }
     }
 
@@ -80,7 +99,36 @@ impl Acks {
         }
     }
 
-    /// Something came that the peer must hear about: a hole, a repetition, a FIN.
+    /// Data came that does not end where `hole` begins, the first missing byte; `rtt` is the round trip as the
+    /// receiver knows it.
+    //= https://www.rfc-editor.org/rfc/rfc5681#section-3.2
+    //# A TCP receiver SHOULD send an immediate duplicate ACK when an out-
+    //# of-order segment arrives.
+    // Three of them, so that the peer repairs; what follows may be merged.
+    pub(crate) fn on_hole(&mut self, now: Time, hole: u64, rtt: Option<Duration>) {
+        let quick = self.quick > 0 && !self.interactive;
+        let Some(merging) = self.merging.as_mut().filter(|_| !quick) else {
+            self.now = true;
+            return;
+        };
+        if merging.hole != hole {
+            merging.hole = hole;
+            merging.prompt = 0;
+        }
+        let delay = MERGED_FOR.min(rtt.unwrap_or_default() / 20);
+        if merging.prompt < PROMPT_REPORTS {
+            merging.prompt += 1;
+            self.now = true;
+        } else if merging.waiting >= MOST_MERGED || delay.is_zero() {
+            self.now = true;
+        } else {
+            merging.waiting += 1;
+            let due_at = now + delay;
+            self.due_at = Some(self.due_at.map_or(due_at, |at| at.min(due_at)));
+        }
+    }
+
+    /// Something came that the peer must hear about: a repetition, a FIN.
     pub(crate) const fn at_once(&mut self) {
         self.now = true;
         if self.quick < MAX_QUICK {
@@ -111,6 +159,9 @@ impl Acks {
         self.due_at = None;
         self.pushed = false;
         self.quick = self.quick.saturating_sub(1);
+        if let Some(merging) = &mut self.merging {
+            merging.waiting = 0;
+        }
     }
 
     /// A segment with data leaves: soon after received data it is an answer.

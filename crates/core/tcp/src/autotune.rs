@@ -101,6 +101,11 @@ impl Autotune {
         most.min(self.bound)
     }
 
+    /// The round trip as the peer's echoes show it.
+    pub(crate) const fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
     /// The handshake is complete.
     pub(crate) const fn start(&mut self, now: Time) {
         self.measured_at = now;

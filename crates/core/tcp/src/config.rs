@@ -42,8 +42,15 @@ pub struct Config {
     /// in virtual time. On a host a timer costs more than the gap between two segments at some hundred
     /// Mbit/s: Linux lets a millisecond's worth go at once (`sk_pacing_shift` 10).
     pub pacing_quantum: Duration,
+    /// Whether a paced flight leaves in packets that the device cuts, each worth a millisecond at the rate,
+    /// two segments to 64 KiB (Linux `tcp_tso_autosize`), or segment by segment.
+    pub segmentation_offload: bool,
     /// When data is acknowledged.
     pub ack_policy: AckPolicy,
+    /// Whether reports of segments beyond a hole are merged after the third, for a millisecond or a twentieth
+    /// of the round trip, and 44 of them at most (Linux `tcp_comp_sack_delay_ns`, `tcp_comp_sack_nr`); needs
+    /// SACK.
+    pub merged_reports: bool,
     /// Whether a short segment waits for outstanding data (RFC 9293 section 3.7.4).
     pub nagle: bool,
     /// Whether crumbs are neither sent nor invited (RFC 9293 section 3.8.6.2).
@@ -185,7 +192,9 @@ impl Config {
             algorithm: Algorithm::Cubic(SlowStart::HyStart),
             pacing: Pacing::Off,
             pacing_quantum: Duration::ZERO,
+            segmentation_offload: true,
             ack_policy: AckPolicy::Linux,
+            merged_reports: true,
             nagle: true,
             silly_window_avoidance: true,
             restart_after_idle: true,
@@ -226,6 +235,8 @@ impl Config {
             ack_policy: AckPolicy::Every2 {
                 delay: Duration::from_millis(200),
             },
+            merged_reports: false,
+            segmentation_offload: false,
             loss_detection: LossDetection::DuplicateAcks,
             tail_loss_probe: false,
             proportional_rate_reduction: false,

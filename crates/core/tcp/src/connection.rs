@@ -200,6 +200,13 @@ impl Connection {
         self.receiver.readable()
     }
 
+    /// Whether an acknowledgement is to be sent at once. Nothing else can come of a
+    /// [`read`](Self::read).
+    #[must_use]
+    pub const fn owes_acknowledgement(&self) -> bool {
+        self.receiver.acks.now
+    }
+
     /// Takes at most `most` bytes off the received stream and returns how many.
     pub fn read(&mut self, now: Time, most: u64) -> u64 {
         self.readable_told = false;

@@ -59,7 +59,7 @@ impl Receiver {
         let tuning = Autotune::new(config.receive_buffer, segment, config.initial_cwnd, scaled);
         Self {
             start: SeqNum::new(0),
-            acks: Acks::new(config.ack_policy),
+            acks: Acks::new(config.ack_policy, config.merged_reports),
             next: 0,
             read_to: 1,
             ahead: Ranges::default(),
@@ -180,7 +180,7 @@ impl Receiver {
             } else {
                 // A FIN has a number of its own, which reports cover like a byte (RFC 2018 section 3).
                 let fin = u64::from(self.fin == Some(wanted.end));
-                self.keep_ahead(wanted.start..wanted.end + fin);
+                self.keep_ahead(now, wanted.start..wanted.end + fin);
                 self.tuning.on_ahead(self.extent());
                 // Without SACK the window stands still, so that the duplicate ACKs are seen as such.
                 let held = self.readable() + self.ahead.bytes();
@@ -190,7 +190,7 @@ impl Receiver {
             }
         }
         if fin && len == 0 && start > self.next && self.fin == Some(start) {
-            self.keep_ahead(start..start + 1);
+            self.keep_ahead(now, start..start + 1);
         }
         if let Some(fin) = self.fin
             && before <= fin
@@ -213,8 +213,10 @@ impl Receiver {
             //# In addition, a TCP receiver SHOULD send an immediate ACK
             //# when the incoming segment fills in all or part of a gap in the
             //# sequence space.
-            if !self.ahead.is_empty() || self.next > end.max(before) {
-                self.acks.at_once();
+            if self.next > end.max(before) {
+                self.acks.now = true;
+            } else if !self.ahead.is_empty() && !self.acks.now {
+                self.report_hole(now);
             }
         }
         taken.readable = self.data_end() > before;
@@ -326,7 +328,7 @@ impl Receiver {
         self.remember(None, |range| range.start > next);
     }
 
-    fn keep_ahead(&mut self, range: Range<u64>) {
+    fn keep_ahead(&mut self, now: Time, range: Range<u64>) {
         // RFC 2883 section 4.2.2: a part that was received before is reported like a whole segment.
         if self.report_duplicates
             && let Some(known) = self.ahead.clone_overlapping(&range)
@@ -337,7 +339,16 @@ impl Receiver {
         self.remember(Some(merged.clone()), |range| {
             range.end < merged.start || range.start > merged.end
         });
-        self.acks.at_once();
+        self.report_hole(now);
+    }
+
+    fn report_hole(&mut self, now: Time) {
+        if self.sack && self.duplicate.is_none() {
+            self.acks.on_hole(now, self.next, self.tuning.rtt());
+        } else {
+            // Duplicate ACKs are counted where there is no SACK (RFC 5681 section 3.2).
+            self.acks.now = true;
+        }
     }
 
     /// Puts `newest` before those of the remembered ranges that still stand.

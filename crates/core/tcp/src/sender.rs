@@ -89,7 +89,14 @@ struct Window {
 #[derive(Clone, Copy, Debug, Default)]
 struct Pacer {
     next_at: Time,
+    /// Segments that may follow at once, in the packet that the last one was a part of.
+    burst: u32,
 }
+
+/// What a packet that a device cuts may hold in bytes (`GSO_LEGACY_MAX_SIZE`, headers taken off).
+const MOST_OFFLOADED: u64 = 65_000;
+/// Below this rate in bit/s segments leave alone (`bbr_min_tso_rate`).
+const LEAST_OFFLOADED: u64 = 1_200_000;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
@@ -538,6 +545,8 @@ impl Sender {
         }
         self.first_repair_at = self.first_repair_at.or(Some(now));
         self.on_transmit(now, sent.len);
+        // A repair is a packet of its own.
+        self.pacer.burst = 0;
         if self
             .timer
             .is_none_or(|timer| timer.purpose != Purpose::Reorder)
@@ -557,8 +566,28 @@ impl Sender {
             // Segments are far below the 2 GiB from which on this would saturate.
             let bits = u64::from(payload).saturating_mul(8_000_000_000);
             let gap = Duration::from_nanos(bits / rate.bits_per_s().max(1));
-            self.pacer.next_at = self.pacer.next_at.max(now) + gap;
+            if self.pacer.next_at <= now {
+                self.pacer.next_at = now;
+                self.pacer.burst = self.burst(rate);
+            }
+            self.pacer.next_at += gap;
+            self.pacer.burst = self.pacer.burst.saturating_sub(1);
         }
+    }
+
+    /// Segments that leave in one packet at `rate` (`tcp_tso_autosize`).
+    fn burst(&self, rate: Rate) -> u32 {
+        if !self.config.segmentation_offload || rate.bits_per_s() < LEAST_OFFLOADED {
+            return 1;
+        }
+        // A millisecond's worth (`sk_pacing_shift`), and more where the path is so short that bursts do no
+        // harm (`tcp_tso_rtt_log`).
+        let millisecond = rate.bytes_per_s() >> 10;
+        let halvings = self.rtt.min().map_or(u128::MAX, |rtt| rtt.as_micros() >> 9);
+        let short = u32::try_from(halvings).ok();
+        let short = short.and_then(|halvings| MOST_OFFLOADED.checked_shr(halvings));
+        let bytes = millisecond + short.unwrap_or(0);
+        narrow(bytes.min(MOST_OFFLOADED) / u64::from(self.mss)).max(2)
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -584,7 +613,8 @@ impl Sender {
     /// Whether the next segment is further ahead of its time than may be. Whoever waits does so until its
     /// very time, so that a whole quantum follows, and the rate stays exact.
     fn blocked_by_pacing(&self, now: Time) -> bool {
-        self.pacer.next_at > now + self.config.pacing_quantum
+        let early = self.pacer.next_at > now && self.pacer.burst == 0;
+        early && self.pacer.next_at > now + self.config.pacing_quantum
     }
 
     //= https://www.rfc-editor.org/rfc/rfc3042#section-2

@@ -124,8 +124,10 @@ impl<'a> Choices<'a> {
             ..linux
         };
         Config {
-            // No choice of its own, so that the corpus keeps its meaning.
+            // No choices of their own, so that the corpus keeps its meaning.
             send_buffer_grows: config.send_buffer.get() / 4 % 2 == 1,
+            merged_reports: config.seed.is_multiple_of(2),
+            segmentation_offload: (config.seed / 2).is_multiple_of(2),
             ..config
         }
     }

@@ -36,6 +36,12 @@ impl Sender {
         }
     }
 
+    /// Something else than the network may set the rate of what is in flight.
+    pub(super) fn limit_rate(&mut self) {
+        let until = self.rate.delivered + u64::from(self.board.in_flight());
+        self.rate.limited_until = Some(until.max(1));
+    }
+
     pub(super) fn rate_sample(&mut self, now: Time, delivery: &Delivery) -> Option<DeliveryRate> {
         if delivery.segments == 0 {
             return None;

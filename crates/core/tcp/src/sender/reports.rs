@@ -332,5 +332,8 @@ impl Sender {
             rate,
             recovering: !self.phase.is_orderly(),
         });
+        if self.controller.hides_rate() {
+            self.limit_rate();
+        }
     }
 }

@@ -116,14 +116,21 @@ impl Sender {
             return Err(());
         }
         self.counters.timeouts += 1;
-        // Only the first of a row reduces the threshold (RFC 5681 section 3.1, equation 4).
-        let repeated =
-            matches!(self.phase, Phase::Loss { until } if self.timeouts > 1 && self.una < until);
+        // Only the first of a row reduces the threshold (RFC 5681 section 3.1, equation 4), and none in a
+        // flight for which it was reduced already, though section 4.3 asks for it: as `tcp_enter_loss`.
+        let repeated = match self.phase {
+            Phase::Open => false,
+            Phase::Reduced { until } | Phase::Recovery { until } => self.una < until,
+            Phase::Loss { until } => self.timeouts > 1 && self.una < until,
+        };
         // Not while fast recovery is under way: there the repairs themselves may have been lost.
         let check = self.config.forward_rto && (self.phase.is_orderly() || self.timeouts > 1);
-        if !repeated {
+        let in_flight = self.in_flight();
+        if repeated {
+            self.controller.on_repeated_timeout(now, in_flight);
+        } else {
             self.fall_to_pipe();
-            self.controller.on_timeout(now, self.in_flight());
+            self.controller.on_timeout(now, in_flight);
             self.begin_undo();
             self.tell_reduction = self.ecn;
         }

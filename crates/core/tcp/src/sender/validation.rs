@@ -60,6 +60,7 @@ impl Pipe {
 impl Sender {
     /// To be called when nothing more leaves at `now`.
     pub(crate) fn settle(&mut self, now: Time) {
+        self.pacer.burst = 0;
         if self.is_settled() {
             return;
         }
@@ -70,8 +71,7 @@ impl Sender {
         }
         if !self.has_new() && !limited && self.board.lost() == 0 {
             // `tcp_rate_check_app_limited`: up to here the application may have set the pace.
-            let until = self.rate.delivered + u64::from(self.board.in_flight());
-            self.rate.limited_until = Some(until.max(1));
+            self.limit_rate();
         }
         // A closed window is asked about, where nothing outstanding will bring news of it.
         if outstanding == 0

@@ -420,6 +420,7 @@ fn a_paced_flight_leaves_in_quanta_and_at_its_rate() {
         let client = Config {
             pacing: Pacing::AtMost(Rate::mbit_per_s(10)),
             pacing_quantum,
+            segmentation_offload: false,
             initial_cwnd: 2_000,
             send_buffer: Bytes::mib(4),
             send_buffer_grows: false,
@@ -450,4 +451,74 @@ fn a_paced_flight_leaves_in_quanta_and_at_its_rate() {
     let took = |times: &[Time]| times[999].since(times[0]);
     assert!(took(&exact) >= Duration::from_millis(1_157));
     assert!(took(&exact).abs_diff(took(&bundled)) <= quantum);
+}
+
+#[test]
+fn a_paced_flight_leaves_in_packets_for_the_device_to_cut() {
+    // A millisecond's worth, two segments to 44, and one where the rate is below 1.2 Mbit/s.
+    for (mbit_per_s, expected) in [(1, 1), (10, 2), (100, 8), (400, 33), (1_000, 44)] {
+        let rate = Rate::mbit_per_s(mbit_per_s);
+        let client = Config {
+            pacing: Pacing::AtMost(rate),
+            initial_cwnd: 2_000,
+            send_buffer: Bytes::mib(4),
+            ..Config::linux()
+        };
+        let server = Config {
+            receive_buffer: ReceiveBuffer::Fixed(Bytes::mib(4)),
+            ..Config::linux()
+        };
+        let (pair, _) = run(client, server, 400 * 1_448);
+        let sent = pair.ends[0].sent_segments.iter();
+        let times: Vec<Time> = sent
+            .filter(|(_, segment)| segment.payload > 0)
+            .map(|(at, _)| *at)
+            .collect();
+        let together = times.iter().filter(|at| **at == times[0]).count();
+        assert_eq!(together, expected, "{rate}");
+        // The pause between two packets is what the first of them takes.
+        let pause = times[expected].since(times[0]).as_nanos();
+        let bits = 8 * 1_448 * expected as u128;
+        let takes = bits * 1_000_000_000 / u128::from(rate.bits_per_s());
+        assert!(pause.abs_diff(takes) <= 44, "{rate}: {pause} ns");
+    }
+}
+
+#[test]
+fn reports_of_a_hole_are_merged_after_the_third() {
+    // Two hundred segments follow the lost one, 116 us apart: 8 or 9 in a millisecond.
+    let reports = |merged_reports| {
+        let client = Config {
+            pacing: Pacing::AtMost(Rate::mbit_per_s(100)),
+            segmentation_offload: false,
+            initial_cwnd: 2_000,
+            ..Config::linux()
+        };
+        let server = Config {
+            merged_reports,
+            receive_buffer: ReceiveBuffer::Fixed(Bytes::mib(4)),
+            ..Config::linux()
+        };
+        let mut pair = Pair::new(client, server, RTT);
+        pair.fate = lose_data(&[200]);
+        pair.send(0, 400 * 1_448, true);
+        pair.send(1, 0, true);
+        pair.run(Time::from_millis(600_000));
+        assert_eq!(pair.ends[1].received(), 400 * 1_448);
+        let sent = pair.ends[1].sent_segments.iter();
+        let reports = sent.filter(|(_, segment)| !segment.options.sack.is_empty());
+        reports.map(|(at, _)| *at).collect::<Vec<Time>>()
+    };
+    assert!(reports(false).len() >= 199);
+    let merged = reports(true);
+    assert!((20..=30).contains(&merged.len()), "{}", merged.len());
+    let gaps: Vec<u128> = merged
+        .windows(2)
+        .map(|pair| pair[1].since(pair[0]).as_micros())
+        .collect();
+    assert!(gaps[..2].iter().all(|gap| *gap < 200), "{gaps:?}");
+    assert!(
+        gaps[3..10].iter().all(|gap| (1_000..1_200).contains(gap)),
+        "{gaps:?}"
+    );
 }
