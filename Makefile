@@ -2,7 +2,7 @@
 # `make help` lists the rest.
 
 SHELL := /bin/bash
-.PHONY: help demo build release install packages static packages-check test e2e soak field bench page e2e-page lint ci setup clean
+.PHONY: help demo build release install packages static cross packages-check examples-check keepalived-check test e2e soak field bench page e2e-page lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -46,8 +46,18 @@ packages: release ## .deb, .rpm and a tarball, in out/packages
 	cargo xtask package all
 
 TARGET ?= x86_64-unknown-linux-gnu
+ARCHITECTURE ?= aarch64
 static: ## a binary that needs nothing of its host, for containers: target/TARGET/release/longhaul
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --release --package longhaul-cli --target $(TARGET)
+
+cross: ## the static binary for ARCHITECTURE (aarch64, powerpc64le), in out/cross/target; needs root and debootstrap
+	scripts/cross-build.sh $(ARCHITECTURE)
+
+examples-check: build ## Kubernetes, Prometheus and Grafana files by their schemas, tools and a relay's own metrics
+	scripts/examples-check.sh $(BIN)
+
+keepalived-check: build ## the keepalived pair in network namespaces: the address moves, a new client is served (root)
+	scripts/keepalived-check.sh $(BIN)
 
 packages-check: ## packages built twice and compared, installed, upgraded and removed in a fresh Debian root (root, debootstrap)
 	scripts/package-check.sh $(BINARY)

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# Tries the packages as an administrator would, around a binary that is built already:
-#   scripts/package-check.sh [BINARY]         default: target/release/longhaul
+# Tries the packages as an administrator would, around binaries that are built already:
+#   scripts/package-check.sh [BINARY [STATIC]]
+#     BINARY  what the packages hold; default: target/release/longhaul
+#     STATIC  what the container holds; default: that of `make static`, where it is there
 # Makes each package twice and compares them to the byte; installs, starts, upgrades, removes and purges the .deb in a
-# fresh Debian root (debootstrap, downloaded once); does the same with the .rpm in a root of rpm's own; runs a binary that
-# is linked statically alone in an empty root. There is no systemd in these roots: the unit's ExecStart runs here as its
-# user with its capabilities, in a network namespace of its own.
-# Needs root, debootstrap, rpmbuild, rpm2cpio, cpio and curl; everything it makes is below out/package-check.
+# fresh Debian root (debootstrap, downloaded once), then installs, starts, upgrades and erases the .rpm there, with rpm's own
+# database; lays out what the container file says and runs the static binary alone in it. There is no systemd in these
+# roots: the unit's ExecStart runs here as its user with its capabilities, in a network namespace of its own.
+# Needs root, debootstrap, rpm, rpm2cpio, cpio and curl; everything it makes is below out/package-check.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=$(realpath "${1:-target/release/longhaul}")
+static=$(realpath --canonicalize-missing "${2:-target/x86_64-unknown-linux-gnu/release/longhaul}")
 out=$PWD/out/package-check
 root=$out/debian
 main=
@@ -37,7 +40,9 @@ for package in "$out"/1/longhaul*; do
   cmp "$package" "$out/2/$(basename "$package")" || fail "$(basename "$package") differs from build to build"
   echo "  $(sha256sum <"$package" | cut -c1-16)  $(stat -c %s "$package") B  $(basename "$package")"
 done
-cargo xtask package deb --binary "$binary" --out "$out/next" --version "$version.1" >/dev/null
+for kind in deb rpm; do
+  cargo xtask package "$kind" --binary "$binary" --out "$out/next" --version "$version.1" >/dev/null
+done
 
 if [ ! -e "$root/etc/debian_version" ]; then
   step "a fresh Debian root"
@@ -59,6 +64,11 @@ start() {
     chroot "$root" setpriv --reuid longhaul --regid longhaul --clear-groups --no-new-privs \
     --inh-caps="-all,$caps" --ambient-caps="-all,$caps" --bounding-set="-all,$caps" $exec >>"$out/relay.log" 2>&1 &
   main=$!
+  until_ready
+}
+# Until the relay of $main answers its administrator.
+until_ready() {
+  local answer
   for _ in $(seq 50); do
     if answer=$(nsenter --target "$main" --net curl -fsS http://127.0.0.1:9901/readyz 2>/dev/null); then
       echo "  /readyz: $answer"
@@ -100,16 +110,39 @@ left=$(find "$root/etc" "$root/usr" "$root/var/lib" -name '*longhaul*' ! -path '
 [ -z "$left" ] || fail "purging left: $left"
 ! in_root getent passwd longhaul >/dev/null || fail "purging left the user"
 
-step "the .rpm: its files, its scripts and what it asks for"
+step "the .rpm: its files, what it asks for"
 rm -rf "$out/rpm-root"
 mkdir -p "$out/rpm-root"
 rpm2cpio "$out"/1/longhaul-*.rpm | (cd "$out/rpm-root" && cpio --quiet -idm)
 diff -r --no-dereference "$out/1/tree" "$out/rpm-root" || fail "the .rpm holds something else than the tree"
 rpm -qp --requires "$out"/1/longhaul-*.rpm | sed 's/^/  requires /'
-for phase in pre post preun postun; do
-  rpm -qp --queryformat "%{$(case $phase in pre) echo PREIN ;; post) echo POSTIN ;; preun) echo PREUN ;; *) echo POSTUN ;; esac)}\n" \
-    "$out"/1/longhaul-*.rpm | sh -n || fail "%$phase is no shell script"
-done
+
+# The same root, with a database of rpm's: its scripts run in there. What they need came as .deb, which rpm cannot know.
+of_rpm() { rpm --root "$root" --nodeps "$@" >>"$out/rpm.log" 2>&1 || fail "rpm $*: see $out/rpm.log"; }
+rm -rf "$root/var/lib/rpm" "$root/usr/lib/sysimage/rpm" "$out/rpm.log"
+step "the .rpm: install, start as its user, stop"
+of_rpm --install "$out"/1/longhaul-*.rpm
+in_root getent passwd longhaul >/dev/null || fail "there is no user longhaul"
+[ "$(in_root stat -c %U:%a /var/lib/longhaul)" = longhaul:750 ] || fail "its folder is not its own"
+rpm --root "$root" --query longhaul
+start
+stop
+
+step "upgrade: the edited configuration stays, the new program starts"
+echo '# edited' >>"$root/etc/longhaul/relay.toml"
+of_rpm --upgrade "$out"/next/longhaul-*.rpm
+rpm --root "$root" --query longhaul
+tail -1 "$root/etc/longhaul/relay.toml" | grep -q edited || fail "the upgrade lost the configuration"
+start
+stop
+
+step "erase: the edited configuration is kept aside, nothing else is left but the user and its folder"
+of_rpm --erase longhaul
+grep -q edited "$root/etc/longhaul/relay.toml.rpmsave" || fail "erasing lost the configuration"
+left=$(find "$root/etc" "$root/usr" -name '*longhaul*' ! -path '*/etc/longhaul' ! -path '*/dpkg/*')
+[ -z "$left" ] || fail "erasing left: $left"
+in_root userdel longhaul
+rm -rf "$root/etc/longhaul" "$root/var/lib/longhaul"
 
 step "the tarball holds the same tree"
 rm -rf "$out/tar-root"
@@ -117,15 +150,35 @@ mkdir -p "$out/tar-root"
 tar -xzf "$out"/1/longhaul-*.tar.gz -C "$out/tar-root"
 diff -r --no-dereference "$out/1/tree" "$out/tar-root" || fail "the tarball holds something else than the tree"
 
-if file -L "$binary" 2>/dev/null | grep -qE 'static(ally|-pie) linked' || ! ldd "$binary" >/dev/null 2>&1; then
-  step "the static binary alone in an empty root, as in the container"
-  rm -rf "$out/scratch"
-  mkdir -p "$out/scratch/etc/longhaul"
-  cp "$binary" "$out/scratch/longhaul"
-  cp packaging/config/relay.toml "$out/scratch/etc/longhaul/"
-  chroot --userspec=65532:65532 "$out/scratch" /longhaul --version
-  chroot --userspec=65532:65532 "$out/scratch" /longhaul relay check --config /etc/longhaul/relay.toml
-else
-  echo "not run: the empty root, because $binary is linked dynamically (make static builds the other one)"
+if [ ! -x "$static" ]; then
+  echo "not run: the container, because there is no $static (make static)"
+  echo "all other packages are well"
+  exit
 fi
-echo "all packages are well"
+step "the container: the static binary alone in an empty root"
+! readelf --program-headers "$static" | grep -q INTERP || fail "$static asks for a loader: it is linked dynamically"
+scratch=$out/scratch
+rm -rf "$scratch"
+mkdir -p "$scratch/etc/longhaul"
+# What packaging/container/Containerfile says, by hand.
+cp "$static" "$scratch/longhaul"
+cp packaging/config/relay.toml "$scratch/etc/longhaul/"
+alone() { chroot --userspec=65532:65532 "$scratch" /longhaul "$@"; }
+alone --version
+alone relay check --config /etc/longhaul/relay.toml >/dev/null
+cp scenarios/field/c-uploads.toml "$scratch/"
+alone simulate /c-uploads.toml >/dev/null
+alone profile list >/dev/null
+alone tune --rtt '200 ms' --for windows >/dev/null
+alone cc list >/dev/null 2>&1 && fail "without privilege and without /sys it listed controllers"
+capture=$(find crates ../shared/seeds -name '*.pcap' 2>/dev/null | sort | head -1)
+if [ -n "$capture" ]; then
+  cp "$capture" "$scratch/one.pcap"
+  alone explain /one.pcap | sed -n 's/^/  /;1,3p'
+fi
+unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
+  chroot --userspec=65532:65532 "$scratch" /longhaul relay run --config /etc/longhaul/relay.toml --json >>"$out/relay.log" 2>&1 &
+main=$!
+until_ready
+stop
+echo "all packages are well, and the container"

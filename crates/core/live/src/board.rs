@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use record::top::{Connection, Pile, Process, Reading, Role, State, Summary};
+use record::top::{Connection, Pile, Process, Reading, RelaySide, Role, State, Summary};
 use units::Time;
 
 use crate::filter::Filter;
@@ -67,7 +67,10 @@ impl Board {
             watched.take(seen, at);
         } else {
             self.last_id += 1;
-            let is_served = self.listening.contains(&(key.namespace, seen.local.port()));
+            let is_served = match seen.relayed.as_ref() {
+                Some(told) => told.of.side == RelaySide::Client,
+                None => self.listening.contains(&(key.namespace, seen.local.port())),
+            };
             let role = if is_served {
                 Role::Server
             } else {
@@ -167,15 +170,21 @@ impl Board {
     /// `cost_s` and `relays` are the caller's to fill.
     #[must_use]
     pub fn reading(&self, filter: &Filter, order: Order, whole: bool) -> Reading {
-        let (passing, _) = self.top(filter, order, usize::MAX);
-        let listed = passing
-            .into_iter()
-            .filter(|watched| whole || watched.changed);
+        // Only what is listed is sorted: on a host with thousands of idle connections that is little.
+        let mut listed: Vec<_> = self
+            .passing(filter)
+            .filter(|watched| whole || watched.changed)
+            .map(|watched| (order.key(watched, self.process(watched)), watched))
+            .collect();
+        listed.sort_by(|(a, _), (b, _)| a.cmp(b));
         Reading {
             at_s: self.at.as_secs_f64(),
             summary: self.summary(filter),
             close_wait: self.close_wait(filter),
-            connections: listed.map(|watched| self.row(watched)).collect(),
+            connections: listed
+                .into_iter()
+                .map(|(_, watched)| self.row(watched))
+                .collect(),
             gone: self.gone.clone(),
             ..Reading::default()
         }
@@ -184,6 +193,14 @@ impl Board {
     /// A connection as documents have it.
     #[must_use]
     pub fn row(&self, watched: &Watched) -> Connection {
+        if let Some(told) = watched
+            .seen
+            .relayed
+            .as_ref()
+            .filter(|told| told.of.elsewhere)
+        {
+            return watched.row(None, Some(&format!("relay {}", told.of.admin)));
+        }
         let several = self.namespaces.len() > 1;
         let namespace = self
             .namespaces

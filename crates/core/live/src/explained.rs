@@ -365,6 +365,15 @@ fn caveats(row: &top::Connection) -> Vec<String> {
             process.pid, process.name
         ));
     }
+    if let Some(relayed) = &row.relayed {
+        let other = relayed.other.as_deref().unwrap_or("nobody yet");
+        caveats.push(format!(
+            "the {} side of connection {} of the relay at {}, whose other side is {other}",
+            relayed.side.as_str(),
+            relayed.connection,
+            relayed.admin
+        ));
+    }
     caveats
 }
 

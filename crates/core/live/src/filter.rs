@@ -7,7 +7,7 @@
 //! predicate = ("sport" | "dport" | "port") [ "=" | "!=" | "<" | "<=" | ">" | ">=" ] [":"] NUMBER
 //!           | ("src" | "dst" | "host") ADDRESS [ "/" BITS ]
 //!           | "state" STATE | "process" NAME | "pid" NUMBER | "uid" NUMBER
-//!           | "limit" LIMIT | "cc" NAME
+//!           | "limit" LIMIT | "cc" NAME | "relay" TEXT
 //! ```
 
 use std::net::IpAddr;
@@ -46,6 +46,9 @@ pub enum Filter {
     Limit(LimitName),
     /// The congestion control at work.
     CongestionControl(String),
+    /// A socket of a relay that was asked; its interface, its listener or whoever is at its other side holds this
+    /// text.
+    Relay(String),
 }
 
 /// Which end of a connection.
@@ -125,6 +128,11 @@ impl Filter {
             Self::Uid(uid) => seen.uid == *uid,
             Self::Limit(name) => watched.limit == *name,
             Self::CongestionControl(name) => seen.congestion_control.as_ref() == Some(name),
+            Self::Relay(text) => seen.relayed.as_ref().is_some_and(|told| {
+                let other = told.of.other.as_ref();
+                let words = [&told.of.admin, &told.of.listener].into_iter().chain(other);
+                words.into_iter().any(|word| word.contains(text))
+            }),
         }
     }
 
@@ -142,7 +150,8 @@ impl Filter {
             | Self::Pid(_)
             | Self::Uid(_)
             | Self::Limit(_)
-            | Self::CongestionControl(_) => false,
+            | Self::CongestionControl(_)
+            | Self::Relay(_) => false,
         }
     }
 }
@@ -325,14 +334,14 @@ impl Words {
                 let states = self.value(states, "a state such as `established` or `close-wait`")?;
                 Ok(Filter::State(states))
             }
-            "process" | "pid" | "uid" | "limit" | "cc" => {
+            "process" | "pid" | "uid" | "limit" | "cc" | "relay" => {
                 self.next += 1;
                 self.eat(&["=", "=="]);
                 self.named(&subject)
             }
             _ => Err(
                 "expected `sport`, `dport`, `port`, `src`, `dst`, `host`, `state`, `process`, `pid`, `uid`, \
-                 `limit` or `cc`"
+                 `limit`, `cc` or `relay`"
                     .to_owned(),
             ),
         }
@@ -352,6 +361,9 @@ impl Words {
             "limit" => self
                 .value(limit, "a limit such as `receive-window`")
                 .map(Filter::Limit),
+            "relay" => self
+                .value(|word| Some(word.to_owned()), "a part of an address")
+                .map(Filter::Relay),
             _ => self
                 .value(|word| Some(word.to_owned()), "a congestion control")
                 .map(Filter::CongestionControl),

@@ -20,7 +20,7 @@ pub use explained::explain;
 pub use filter::{Block, Comparison, End, Filter, FilterError};
 pub use history::{History, Point};
 pub use order::Order;
-pub use seen::{Key, Seen};
+pub use seen::{Divided, Key, Seen, Told, join};
 pub use watched::Watched;
 
 #[cfg(test)]

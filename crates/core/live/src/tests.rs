@@ -1,6 +1,7 @@
 mod board;
 mod explained;
 mod filter;
+mod relayed;
 
 use std::time::Duration;
 
@@ -49,6 +50,7 @@ fn seen(cookie: u64, busy: u64, bytes: u64) -> Seen {
         bytes_received: Some(0),
         peer_window: Some(65_535),
         delivery_bps: None,
+        relayed: None,
     }
 }
 

@@ -64,14 +64,30 @@ impl Watched {
 
     /// Takes the next reading in.
     pub(crate) fn take(&mut self, seen: Seen, at: Time) {
-        let span = at.since(self.read_at);
-        let division = match limit_of_state(self.seen.state) {
-            Some(name) => Division::whole(name, span),
-            None => seen.sender.since(&self.seen.sender, span),
-        };
-        let limit = division.dominant().unwrap_or(self.limit);
+        let told = self.seen.divided().zip(seen.divided());
+        let span = told.map_or_else(
+            || at.since(self.read_at),
+            |(before, now)| now.at.since(before.at),
+        );
+        if told.is_some() && span.is_zero() {
+            // The relay has not asked its kernel again: what it last told still holds.
+            self.changed = false;
+            self.read_at = at;
+            self.history.push(self.point());
+            return;
+        }
         let (was_limit, was_moving) = (self.limit, self.is_moving());
-        division.add_to(&mut self.limits);
+        let limit = if let Some((before, now)) = told {
+            add_told(&mut self.limits, &before.limits, &now.limits)
+        } else {
+            let division = match limit_of_state(self.seen.state) {
+                Some(name) => Division::whole(name, span),
+                None => seen.sender.since(&self.seen.sender, span),
+            };
+            division.add_to(&mut self.limits);
+            division.dominant()
+        };
+        let limit = limit.unwrap_or(self.limit);
         if limit != self.limit {
             self.limit = limit;
             self.limit_since = self.read_at;
@@ -153,6 +169,7 @@ impl Watched {
             limit: self.limit,
             limit_s: self.time_in_limit().as_secs_f64(),
             limits: self.limits.clone(),
+            relayed: seen.relayed.as_ref().map(|told| told.of.clone()),
         }
     }
 
@@ -179,6 +196,25 @@ impl Watched {
             limit: self.limit,
         }
     }
+}
+
+/// Adds what lies between two sums of somebody else's, and returns the limit with most of it.
+fn add_told(
+    limits: &mut LimitSeconds,
+    before: &LimitSeconds,
+    now: &LimitSeconds,
+) -> Option<LimitName> {
+    let mut longest: Option<(LimitName, f64)> = None;
+    for (name, seconds) in now {
+        let more = seconds - before.get(name).copied().unwrap_or(0.0);
+        if more > 0.0 {
+            *limits.entry(*name).or_insert(0.0) += more;
+            if longest.is_none_or(|(_, most)| more > most) {
+                longest = Some((*name, more));
+            }
+        }
+    }
+    longest.map(|(name, _)| name)
 }
 
 /// The limit that a state alone decides.

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::top::State;
 use crate::{LimitName, LimitSeconds};
 
 /// The version of these documents.
@@ -279,6 +280,32 @@ pub struct Way {
     pub limits_s: LimitSeconds,
     /// What held it back, oldest first, up to now: at most the last two minutes.
     pub band: Vec<Stretch>,
+    /// The socket that sends it, as its kernel listed it last; `null` before that.
+    #[serde(default)]
+    pub socket: Option<Socket>,
+}
+
+/// A socket of the serving process, as its kernel listed it.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Socket {
+    /// The kernel's own number of it: no other one of that kernel has it.
+    pub cookie: u64,
+    /// This end.
+    pub local: String,
+    /// The other end.
+    pub peer: String,
+    /// Where the connection stands.
+    pub state: State,
+    /// When it was listed, by the steady clock.
+    pub read_s: f64,
+    /// Payload received so far.
+    pub received_bytes: u64,
+    /// Bytes written that the peer has not acknowledged.
+    pub send_queue_bytes: u64,
+    /// Bytes received that nobody has read.
+    pub receive_queue_bytes: u64,
+    /// Slow start threshold; `null` while infinite.
+    pub ssthresh_bytes: Option<u64>,
 }
 
 /// A time in which one limit prevailed.

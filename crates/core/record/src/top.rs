@@ -160,6 +160,37 @@ pub struct Connection {
     pub limit_s: f64,
     /// Time per limit of this end's sending, since the connection was first read.
     pub limits: LimitSeconds,
+    /// Whose client it serves, where a relay that was asked knows it as its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relayed: Option<Relayed>,
+}
+
+/// One of the two sockets of a relayed connection.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Relayed {
+    /// The administrator's interface that told.
+    pub admin: String,
+    /// The connection's number there: both its sockets have the same.
+    pub connection: u64,
+    /// Where its client came in.
+    pub listener: String,
+    /// Which of its sides this socket is: `client`, or `server`.
+    pub side: RelaySide,
+    /// Who is at the other side; `null` where nobody is yet, or where a pool serves the client.
+    pub other: Option<String>,
+    /// Whether the relay's own kernel was asked, by the relay: its host is another one, or a namespace that is not
+    /// read.
+    pub elsewhere: bool,
+}
+
+/// A side of a relay.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RelaySide {
+    /// Towards the client.
+    Client,
+    /// Towards the server.
+    Server,
 }
 
 /// Who opened a connection.
@@ -231,6 +262,19 @@ pub struct Relay {
     pub requests_hot: u64,
     /// Targets whose state has ever changed, and whether they are there.
     pub targets: BTreeMap<String, bool>,
+}
+
+// === impl RelaySide ===
+
+impl RelaySide {
+    /// The name as documents carry it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
 }
 
 // === impl State ===

@@ -271,6 +271,25 @@ impl State {
     }
 }
 
+impl From<State> for record::top::State {
+    fn from(state: State) -> Self {
+        match state {
+            State::Established => Self::Established,
+            State::SynSent => Self::SynSent,
+            State::SynReceived => Self::SynRecv,
+            State::FinWait1 => Self::FinWait1,
+            State::FinWait2 => Self::FinWait2,
+            State::TimeWait => Self::TimeWait,
+            State::Closed => Self::Closed,
+            State::CloseWait => Self::CloseWait,
+            State::LastAck => Self::LastAck,
+            State::Listening => Self::Listening,
+            State::Closing => Self::Closing,
+            State::Other(_) => Self::Other,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};

@@ -1,10 +1,11 @@
-//! What running relays say of themselves: `/v1/relays` of their administrator's interface.
+//! What running relays say of themselves: `/v1/relays` and `/v1/connections` of their administrator's interface.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use record::top::Relay;
+use serde::de::DeserializeOwned;
 
 /// A relay did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -31,31 +32,36 @@ pub enum RelayError {
 
 /// A relay of this host answers at once, or is in trouble.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// More than thousands of listeners say.
+/// More than thousands of listeners say, or a page of connections.
 const LONGEST: u64 = 4 << 20;
 
 /// The listeners of the relay whose `[admin] listen` is `admin`.
 pub fn relays(admin: SocketAddr) -> Result<Vec<Relay>, RelayError> {
-    let answer = ask(admin).map_err(|source| RelayError::Exchange { admin, source })?;
-    let mut relays = read(&answer).map_err(|said| RelayError::Answer { admin, said })?;
+    let mut relays: Vec<Relay> = ask(admin, "/v1/relays")?;
     for relay in &mut relays {
         relay.admin = admin.to_string();
     }
     Ok(relays)
 }
 
-fn ask(admin: SocketAddr) -> io::Result<Vec<u8>> {
+/// The JSON document at `path`.
+pub(crate) fn ask<T: DeserializeOwned>(admin: SocketAddr, path: &str) -> Result<T, RelayError> {
+    let answer = exchange(admin, path).map_err(|source| RelayError::Exchange { admin, source })?;
+    read(&answer).map_err(|said| RelayError::Answer { admin, said })
+}
+
+fn exchange(admin: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let request = format!("GET /v1/relays HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(LONGEST).read_to_end(&mut answer)?;
     Ok(answer)
 }
 
-fn read(answer: &[u8]) -> Result<Vec<Relay>, String> {
+fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T, String> {
     let text = std::str::from_utf8(answer).map_err(|_| "its answer is no text".to_owned())?;
     let (head, body) = text
         .split_once("\r\n\r\n")
@@ -76,7 +82,7 @@ mod tests {
         let answer = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n[{\"listen\": \"127.0.0.1:80\", \
             \"clients\": 2, \"accepted\": 5, \"refused\": 0, \"bytes_up\": 9, \"bytes_down\": 8, \"requests\": 0, \
             \"requests_hot\": 0, \"targets\": {}, \"moon\": \"full\"}]";
-        let relays = read(answer.as_bytes()).unwrap();
+        let relays: Vec<Relay> = read(answer.as_bytes()).unwrap();
         assert_eq!((relays[0].clients, relays[0].accepted), (2, 5));
     }
 
@@ -88,9 +94,9 @@ mod tests {
             ("HTTP/1.1 200 OK\r\n\r\n<html>", "expected"),
             ("", "no head"),
         ] {
-            let error = read(answer.as_bytes()).unwrap_err();
+            let error = read::<Vec<Relay>>(answer.as_bytes()).unwrap_err();
             assert!(error.contains(says), "{answer}: {error}");
         }
-        assert!(read(&[0xff, 0xfe]).is_err());
+        assert!(read::<Vec<Relay>>(&[0xff, 0xfe]).is_err());
     }
 }

@@ -3,7 +3,7 @@ use std::time::Instant;
 use live::{Key, Seen};
 use sys::namespace::{NamespaceError, NetworkNamespace};
 use sys::sock_diag::{SockDiag, SockDiagError, States, TcpSocket};
-use sys::tcp_info::{self, TcpInfo};
+use sys::tcp_info::TcpInfo;
 use units::{Bytes, Rate, Time};
 
 use crate::namespaces::NamespaceChoice;
@@ -105,7 +105,7 @@ fn convert(socket: TcpSocket, namespace: u16) -> Seen {
         },
         local: socket.local,
         peer: socket.peer,
-        state: state(socket.state),
+        state: socket.state.into(),
         inode: socket.inode,
         uid: socket.uid,
         receive_queue: socket.receive_queue,
@@ -118,23 +118,6 @@ fn convert(socket: TcpSocket, namespace: u16) -> Seen {
         peer_window: info.and_then(|info| bytes(info.snd_wnd)),
         delivery_bps: info.and_then(|info| info.delivery_rate.map(Rate::bits_per_s)),
         congestion_control: socket.congestion_control,
-    }
-}
-
-const fn state(state: tcp_info::State) -> record::top::State {
-    use record::top::State;
-    match state {
-        tcp_info::State::Established => State::Established,
-        tcp_info::State::SynSent => State::SynSent,
-        tcp_info::State::SynReceived => State::SynRecv,
-        tcp_info::State::FinWait1 => State::FinWait1,
-        tcp_info::State::FinWait2 => State::FinWait2,
-        tcp_info::State::TimeWait => State::TimeWait,
-        tcp_info::State::Closed => State::Closed,
-        tcp_info::State::CloseWait => State::CloseWait,
-        tcp_info::State::LastAck => State::LastAck,
-        tcp_info::State::Listening => State::Listening,
-        tcp_info::State::Closing => State::Closing,
-        tcp_info::State::Other(_) => State::Other,
+        relayed: None,
     }
 }

@@ -437,6 +437,10 @@ export interface Way {
    * Smoothed round-trip time; `null` before the first sample.
    */
   rtt_s?: number | null;
+  /**
+   * The socket that sends it, as its kernel listed it last; `null` before that.
+   */
+  socket?: Socket | null;
 }
 /**
  * A time in which one limit prevailed.
@@ -465,6 +469,59 @@ export interface Stretch {
    * For how long.
    */
   seconds: number;
+}
+/**
+ * A socket of the serving process, as its kernel listed it.
+ */
+export interface Socket {
+  /**
+   * The kernel's own number of it: no other one of that kernel has it.
+   */
+  cookie: number;
+  /**
+   * This end.
+   */
+  local: string;
+  /**
+   * The other end.
+   */
+  peer: string;
+  /**
+   * When it was listed, by the steady clock.
+   */
+  read_s: number;
+  /**
+   * Bytes received that nobody has read.
+   */
+  receive_queue_bytes: number;
+  /**
+   * Payload received so far.
+   */
+  received_bytes: number;
+  /**
+   * Bytes written that the peer has not acknowledged.
+   */
+  send_queue_bytes: number;
+  /**
+   * Slow start threshold; `null` while infinite.
+   */
+  ssthresh_bytes?: number | null;
+  /**
+   * Where the connection stands.
+   */
+  state:
+    | "established"
+    | "syn-sent"
+    | "syn-recv"
+    | "fin-wait-1"
+    | "fin-wait-2"
+    | "time-wait"
+    | "closed"
+    | "close-wait"
+    | "last-ack"
+    | "listening"
+    | "closing"
+    | "other";
 }
 /**
  * How a connection ended.

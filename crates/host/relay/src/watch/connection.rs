@@ -8,6 +8,7 @@ use profile::Side;
 use record::LimitSeconds;
 use record::page::{self, End};
 use sys::sock_diag::TcpSocket;
+use sys::tcp_info::State;
 
 use super::Ends;
 use super::past::{Past, Point};
@@ -53,6 +54,17 @@ struct Figures {
     in_flight: u64,
     peer_window: Option<u64>,
     congestion_control: Option<String>,
+    listed: Option<Listed>,
+}
+
+/// What a kernel's list says of a socket beyond what it sends.
+#[derive(Clone, Debug)]
+struct Listed {
+    state: State,
+    received: u64,
+    send_queue: u32,
+    receive_queue: u32,
+    ssthresh: Option<u64>,
 }
 
 // === impl Connection ===
@@ -251,6 +263,15 @@ impl Way {
             in_flight: info.in_flight().get(),
             peer_window: info.snd_wnd.map(units::Bytes::get),
             congestion_control: socket.congestion_control,
+            listed: Some(Listed {
+                state: socket.state,
+                received: info.bytes_received.map_or(0, units::Bytes::get),
+                send_queue: socket.send_queue,
+                receive_queue: socket.receive_queue,
+                ssthresh: reading
+                    .ssthresh
+                    .map(|segments| segments.saturating_mul(info.snd_mss.get())),
+            }),
         };
         Some(point)
     }
@@ -307,7 +328,23 @@ impl Way {
             limit: self.limit(),
             limits_s: self.limits_s.clone(),
             band: self.past.band(BAND),
+            socket: self.socket(),
         }
+    }
+
+    fn socket(&self) -> Option<page::Socket> {
+        let listed = self.now.listed.as_ref()?;
+        Some(page::Socket {
+            cookie: self.cookie?,
+            local: self.ends.0.to_string(),
+            peer: self.ends.1.to_string(),
+            state: listed.state.into(),
+            read_s: self.read_at.as_secs_f64(),
+            received_bytes: listed.received,
+            send_queue_bytes: listed.send_queue.into(),
+            receive_queue_bytes: listed.receive_queue.into(),
+            ssthresh_bytes: listed.ssthresh,
+        })
     }
 }
 

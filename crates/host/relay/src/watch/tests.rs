@@ -49,6 +49,10 @@ async fn the_kernel_is_asked_about_every_socket_that_was_entered() {
     assert_eq!(up.bytes, 10_001);
     assert!(up.rtt_s.is_some_and(|rtt| rtt > 0.0));
     assert!(up.congestion_control.is_some());
+    let socket = up.socket.unwrap();
+    assert_eq!(socket.local, ends.0.to_string());
+    assert_eq!(socket.state, record::top::State::Established);
+    assert!(socket.read_s > 0.0);
     let overview = watch.overview();
     assert!(overview.interval_s.is_some_and(|interval| interval > 0.5));
     let bits: f64 = overview

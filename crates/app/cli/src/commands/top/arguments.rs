@@ -20,13 +20,14 @@ Examples:
   longhaul top --filter 'dport = :443 and limit receive-window'
   longhaul top --filter '(dst 10.0.0.0/8 or dst 2001:db8::/32) and not process sshd'
   longhaul top --filter 'state close-wait' --once
+  longhaul top --relay 127.0.0.1:9901 --filter 'relay 10.0.0.5'      both sockets of that client's connections
   longhaul top --netns site --netns 4711                   namespaces by name or by a process in them
   longhaul top --json --duration '10 s' | jq -c 'select(.line == \"reading\") | .summary'
   longhaul top --record slow.jsonl --duration '1 min' && longhaul explain slow.jsonl
 
 Filters know sport, dport, port (=, !=, <, <=, >, >=), src, dst, host (address or block), state, process, pid,
-uid, limit, cc, joined by and, or, not and parentheses. `state listening`, `state time-wait` and `state all`
-show what is left out otherwise.")]
+uid, limit, cc, relay (its interface, its listener or who is at its other side), joined by and, or, not and
+parentheses. `state listening`, `state time-wait` and `state all` show what is left out otherwise.")]
 pub(crate) struct Top {
     /// Which connections.
     #[arg(long, short = 'f', value_name = "FILTER", default_value = "")]
@@ -54,7 +55,8 @@ pub(crate) struct Top {
     #[arg(long, conflicts_with = "netns")]
     pub(crate) all_netns: bool,
 
-    /// Also show a relay by its administrator's interface (`[admin] listen`); repeat for several.
+    /// Also show a relay's listeners and connections, here or on another host, by its administrator's interface
+    /// (`[admin] listen`); repeat for several.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) relay: Vec<SocketAddr>,
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use live::{Board, Filter, Order};
+use live::{Board, Filter, Order, Seen};
 use record::top::{Reading, Relay, State};
 use sys::sock_diag::States;
 use watch::{NamespaceChoice, Pace, ProcessTable, Watcher};
@@ -63,17 +63,17 @@ impl Session {
         } else {
             States::WITH_LISTENERS
         };
-        let (at, seen) = self
+        let (at, mut seen) = self
             .watcher
             .read(states)
             .map_err(|error| Failure::new(Kind::Environment, error))?;
+        live::join(&mut seen, self.ask_relays());
         self.board.take(at, seen, listeners);
         if self.board.has_unknown_processes()
             && let Some(processes) = self.processes.look()
         {
             self.board.set_processes(processes);
         }
-        self.ask_relays();
         (self.cost, self.wait) = self.pace.after_reading();
         Ok(())
     }
@@ -92,12 +92,18 @@ impl Session {
         }
     }
 
-    fn ask_relays(&mut self) {
+    /// Takes in what relays say of themselves, and returns their sockets.
+    fn ask_relays(&mut self) -> Vec<Seen> {
         self.relays.clear();
         self.trouble = None;
-        for &admin in &self.admins {
-            match watch::relays(admin) {
-                Ok(relays) => self.relays.extend(relays),
+        let mut sockets = Vec::new();
+        for (number, &admin) in (0_u16..).zip(&self.admins) {
+            let asked = watch::relays(admin).and_then(|relays| {
+                self.relays.extend(relays);
+                watch::sockets(admin, number)
+            });
+            match asked {
+                Ok(told) => sockets.extend(told),
                 Err(error) => {
                     let cause = std::error::Error::source(&error)
                         .map_or_else(String::new, |cause| format!(": {cause}"));
@@ -105,5 +111,6 @@ impl Session {
                 }
             }
         }
+        sockets
     }
 }

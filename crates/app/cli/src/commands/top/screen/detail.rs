@@ -89,6 +89,17 @@ fn facts<'a>(row: &Connection) -> Text<'a> {
             short_seconds(row.limit_s)
         )),
     ];
+    if let Some(relayed) = &row.relayed {
+        let other = relayed.other.as_deref().unwrap_or("nobody yet");
+        let line = format!(
+            "relayed by {} as {}, listener {}: its {} side; at the other {other}",
+            relayed.admin,
+            relayed.connection,
+            relayed.listener,
+            relayed.side.as_str(),
+        );
+        lines.insert(1, Line::raw(line));
+    }
     let whole: f64 = row.limits.values().sum();
     let mut limits: Vec<_> = row.limits.iter().collect();
     limits.sort_by(|(_, a), (_, b)| b.total_cmp(a));
