@@ -52,7 +52,7 @@ pub use path::{
     TraceFile, Way, WayName,
 };
 pub use problems::Problem;
-pub use relay::{Expect, Relay, RelayMode, Site};
+pub use relay::{Expect, Preferences, Relay, RelayMode, Site};
 pub use template::Template;
 pub use workload::{Flow, Kind, ReadPause, Reported, Rival, Tls, Workload};
 

@@ -14,9 +14,9 @@ pub struct Relay {
     pub client_profile: Option<String>,
     /// Profile of its sockets towards the origin; the relay's default where absent.
     pub server_profile: Option<String>,
-    /// Congestion control of its sockets towards the origin. Where absent, that of its profile; another
-    /// program's is its host's.
-    pub congestion_control: Option<String>,
+    /// Congestion control of its sockets towards the origin, as its profile has it: a name, or several in order of
+    /// preference. Where absent, that of its profile; another program's is its host's.
+    pub congestion_control: Option<Preferences>,
     /// Versions and key exchanges of TLS on both its sides; only with `mode = "tls"`.
     pub tls_profile: Option<TlsProfile>,
     /// Connections to the origin kept ready; only with `mode = "http"`.
@@ -35,6 +35,16 @@ pub struct Relay {
     /// `{port}` are where it has to listen, `{target}`, `{target_address}` and `{target_port}` where it
     /// has to connect to.
     pub command: Option<String>,
+}
+
+/// Names in order of preference: one alone, or a list.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(untagged)]
+pub enum Preferences {
+    /// That one and no other.
+    One(String),
+    /// The first that is to be had.
+    Several(Vec<String>),
 }
 
 /// What a relay understands of the traffic.
@@ -74,6 +84,19 @@ pub enum Site {
     Far,
 }
 
+// === impl Preferences ===
+
+impl Preferences {
+    /// The names, the first choice first.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::One(name) => std::slice::from_ref(name),
+            Self::Several(names) => names,
+        }
+    }
+}
+
 // === impl Relay ===
 
 impl Default for Relay {
@@ -110,6 +133,14 @@ impl Relay {
                 let message = format!("there is no profile `{name}`; built in are `{known}`");
                 problems.push((field, message));
             }
+        }
+        if self
+            .congestion_control
+            .as_ref()
+            .is_some_and(|names| names.names().is_empty())
+        {
+            let message = "it names none; leave it out for that of the profile";
+            problems.push(("congestion-control", message.to_owned()));
         }
         if self.tls_profile.is_some() && self.mode != RelayMode::Tls {
             let message = "only a relay that ends TLS has one: set `mode = \"tls\"`";

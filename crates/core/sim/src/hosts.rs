@@ -1,7 +1,7 @@
 //! From a scenario's hosts to endpoints.
 
 use congestion::Choice;
-use scenario::{Host, HostName, Relay, TcpKnobs, Threshold};
+use scenario::{Host, HostName, Preferences, Relay, TcpKnobs, Threshold};
 use tcp::{AckPolicy, Config, Pacing, ReceiveBuffer};
 use units::Bytes;
 
@@ -68,8 +68,13 @@ pub(crate) fn of_relay(
             choose(side, choice);
         }
     }
-    if let Some(name) = &relay.congestion_control {
-        choose(&mut towards_origin, algorithm_of(name, host)?);
+    let names = relay
+        .congestion_control
+        .as_ref()
+        .map_or(&[][..], Preferences::names);
+    if let Some(first) = names.first() {
+        let choice = known(names).map_or_else(|| algorithm_of(first, host), Ok)?;
+        choose(&mut towards_origin, choice);
     }
     Ok((towards_client, towards_origin))
 }

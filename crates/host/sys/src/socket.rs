@@ -156,7 +156,8 @@ pub fn set_unsent_bound(
 /// What the kernel may call a congestion control, the first choice first: by its own module, or as
 /// `longhaul cc load` names what it puts in. `newreno_44` is a `NewReno` that was loaded with `--ssthresh 44`; the kernel has
 /// no module of that name.
-fn kernel_names(name: &str) -> Vec<String> {
+#[must_use]
+pub fn kernel_names(name: &str) -> Vec<String> {
     let module = match name {
         "westwood+" => "westwood",
         other => other,

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use profile::{TcpProfile, builtin};
 use scenario::{Host, HostName, IpVersion};
 use sys::namespace::{NamespaceError, NetworkNamespace};
+use sys::socket::kernel_names;
 use units::Bytes;
 
 use super::addresses;
@@ -61,12 +62,15 @@ pub enum HostError {
         #[source]
         source: io::Error,
     },
-    /// None of a profile's congestion controls is to be had.
-    #[error("the kernel has none of the congestion controls of profile `{profile}`: {wanted}")]
+    /// No congestion control that is asked for is to be had.
+    #[error(
+        "this kernel has no congestion control {wanted}, which {who} asks for; `longhaul cc load` puts highspeed, \
+         westwood+ and newreno into it"
+    )]
     CongestionControl {
-        /// The profile.
-        profile: String,
-        /// Its list.
+        /// A host, a relay or a profile.
+        who: String,
+        /// The list.
         wanted: String,
     },
 }
@@ -84,15 +88,23 @@ pub(super) struct Settings {
 
 impl Settings {
     /// What `host` asks of a kernel. `congestion_control` of a single relay comes before its host's.
-    pub(super) fn of(host: &Host, congestion_control: Option<&str>) -> Result<Self, HostError> {
+    pub(super) fn of(
+        host: &Host,
+        congestion_control: Option<&[String]>,
+    ) -> Result<Self, HostError> {
         let mut settings = Self::default();
-        let mut controller = congestion_control
-            .or(host.congestion_control.as_deref())
-            .map(str::to_owned);
+        let own = host.congestion_control.as_ref().map(std::slice::from_ref);
+        let mut controller = match congestion_control.or(own) {
+            // The kernel may have to load a module of that name first, and does when the route asks for it.
+            Some([name]) if kernel_names(name) == [name.as_str()] => Some(name.clone()),
+            Some(names) => available_of(names, || "a host or its relay".to_owned())?,
+            None => None,
+        };
         if let Some(profile) = host.profile.as_deref().and_then(builtin::find) {
             settings.follow(&profile);
             if controller.is_none() {
-                controller = available_of(&profile)?;
+                let who = || format!("profile `{}`", profile.name);
+                controller = available_of(&profile.congestion_control, who)?;
             }
         }
         let tcp = &host.tcp;
@@ -232,22 +244,22 @@ fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
-/// The first of a profile's congestion controls that this kernel has; `None` where it names none.
-fn available_of(profile: &TcpProfile) -> Result<Option<String>, HostError> {
+/// The first of these congestion controls that this kernel has, by the kernel's own name; `None` of an empty list.
+fn available_of(names: &[String], who: impl Fn() -> String) -> Result<Option<String>, HostError> {
     // The list is the machine's; a route takes any of it, whatever the namespace allows to sockets.
     let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .unwrap_or_default();
-    let found = profile
-        .congestion_control
+    let found = names
         .iter()
+        .flat_map(|name| kernel_names(name))
         .find(|name| words(&available).contains(&name.as_str()));
-    if found.is_none() && !profile.congestion_control.is_empty() {
+    if found.is_none() && !names.is_empty() {
         return Err(HostError::CongestionControl {
-            profile: profile.name.clone(),
-            wanted: profile.congestion_control.join(", "),
+            who: who(),
+            wanted: names.join(", "),
         });
     }
-    Ok(found.cloned())
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -291,9 +303,19 @@ mod tests {
     fn a_relay_s_congestion_control_comes_before_its_host_s_and_that_before_a_profile_s() {
         let host: Host =
             toml::from_str("profile = \"wan\"\ncongestion-control = \"cubic\"").unwrap();
-        let controller = |own| Settings::of(&host, own).unwrap().route[0].2.clone();
+        let controller =
+            |own: Option<&[String]>| Settings::of(&host, own).unwrap().route[0].2.clone();
         assert_eq!(controller(None), "cubic");
-        assert_eq!(controller(Some("reno")), "reno");
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(controller(Some(&names(&["reno"]))), "reno");
+        assert_eq!(controller(Some(&names(&["newreno_none", "reno"]))), "reno");
+        let absent = Settings::of(&host, Some(&names(&["newreno_none"]))).unwrap_err();
+        assert!(absent.to_string().contains("longhaul cc load"), "{absent}");
         let found = Settings::of(&host, None).unwrap();
         assert!(
             found

@@ -390,7 +390,8 @@ fn configure(scenario: &Scenario, plan: &Plan, place: Place, node: &Node) -> Res
         Place::Hop(index) => scenario.relays.get(&plan.hops[index].relay),
         Place::Client | Place::Origin | Place::Rival | Place::RivalSink => None,
     };
-    let own_control = relay.and_then(|relay: &Relay| relay.congestion_control.as_deref());
+    let own_control = relay.and_then(|relay: &Relay| relay.congestion_control.as_ref());
+    let own_control = own_control.map(scenario::Preferences::names);
     let settings = if let Some(own) = &node.own_tcp {
         own.open_way(&node.namespace, (node.device, node.device == LAN))
             .map_err(|source| HostError::Namespace { host, source })?;

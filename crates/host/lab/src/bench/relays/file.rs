@@ -240,15 +240,16 @@ impl RelayFile {
     /// congestion control where it says one.
     fn server_profile(&mut self, relay: &Relay, usual: &str) -> String {
         let base = relay.server_profile.as_deref().unwrap_or(usual);
-        let Some(control) = &relay.congestion_control else {
+        let Some(preferences) = &relay.congestion_control else {
             return base.to_owned();
         };
-        let name = format!("{base}-with-{control}");
+        let names = preferences.names();
+        let name = format!("{base}-with-{}", names.join("-or-"));
         self.profiles.insert(
             name.clone(),
             RawTcpProfile {
                 extends: Some(base.to_owned()),
-                congestion_control: Some(vec![control.clone()]),
+                congestion_control: Some(names.to_vec()),
                 ..RawTcpProfile::default()
             },
         );
