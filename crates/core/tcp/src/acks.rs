@@ -31,14 +31,17 @@ struct Merging {
     hole: u64,
     /// Reports that were sent at once, because the peer counts them.
     prompt: u32,
-    /// Segments not yet reported.
+    /// Segments not yet reported, and ranges that they began.
     waiting: u32,
+    ranges: u32,
 }
 
 /// `TCP_MAX_QUICKACKS`.
 const MAX_QUICK: u32 = 16;
 /// `TCP_FASTRETRANS_THRESH`.
 const PROMPT_REPORTS: u32 = 3;
+/// `TCP_SACK_BLOCKS_EXPECTED`: a header has room for three, and what it does not name counts as lost.
+const MOST_RANGES: u32 = 2;
 /// `tcp_comp_sack_nr`.
 const MOST_MERGED: u32 = 44;
 /// `tcp_comp_sack_delay_ns`.
@@ -99,13 +102,13 @@ impl Acks {
         }
     }
 
-    /// Data came that does not end where `hole` begins, the first missing byte; `rtt` is the round trip as the
-    /// receiver knows it.
+    /// Data came that does not end where `hole` begins, the first missing byte; `apart` from the
+    /// segment before. `rtt` is the round trip as the receiver knows it.
     //= https://www.rfc-editor.org/rfc/rfc5681#section-3.2
     //# A TCP receiver SHOULD send an immediate duplicate ACK when an out-
     //# of-order segment arrives.
     // Three of them, so that the peer repairs; what follows may be merged.
-    pub(crate) fn on_hole(&mut self, now: Time, hole: u64, rtt: Option<Duration>) {
+    pub(crate) fn on_hole(&mut self, now: Time, hole: u64, apart: bool, rtt: Option<Duration>) {
         let quick = self.quick > 0 && !self.interactive;
         let Some(merging) = self.merging.as_mut().filter(|_| !quick) else {
             self.now = true;
@@ -115,11 +118,13 @@ impl Acks {
             merging.hole = hole;
             merging.prompt = 0;
         }
+        merging.ranges += u32::from(apart);
         let delay = MERGED_FOR.min(rtt.unwrap_or_default() / 20);
         if merging.prompt < PROMPT_REPORTS {
             merging.prompt += 1;
             self.now = true;
-        } else if merging.waiting >= MOST_MERGED || delay.is_zero() {
+        } else if merging.waiting >= MOST_MERGED || merging.ranges >= MOST_RANGES || delay.is_zero()
+        {
             self.now = true;
         } else {
             merging.waiting += 1;
@@ -161,6 +166,7 @@ impl Acks {
         self.quick = self.quick.saturating_sub(1);
         if let Some(merging) = &mut self.merging {
             merging.waiting = 0;
+            merging.ranges = 0;
         }
     }
 

@@ -216,7 +216,7 @@ impl Receiver {
             if self.next > end.max(before) {
                 self.acks.now = true;
             } else if !self.ahead.is_empty() && !self.acks.now {
-                self.report_hole(now);
+                self.report_hole(now, false);
             }
         }
         taken.readable = self.data_end() > before;
@@ -335,16 +335,18 @@ impl Receiver {
         {
             self.duplicate = Some(range.start.max(known.start)..range.end.min(known.end));
         }
+        let newest = self.recent[0].clone();
         let merged = self.ahead.insert(range);
+        let apart = newest.is_none_or(|newest| newest.start != merged.start);
         self.remember(Some(merged.clone()), |range| {
             range.end < merged.start || range.start > merged.end
         });
-        self.report_hole(now);
+        self.report_hole(now, apart);
     }
 
-    fn report_hole(&mut self, now: Time) {
+    fn report_hole(&mut self, now: Time, apart: bool) {
         if self.sack && self.duplicate.is_none() {
-            self.acks.on_hole(now, self.next, self.tuning.rtt());
+            self.acks.on_hole(now, self.next, apart, self.tuning.rtt());
         } else {
             // Duplicate ACKs are counted where there is no SACK (RFC 5681 section 3.2).
             self.acks.now = true;

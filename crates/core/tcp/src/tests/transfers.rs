@@ -522,3 +522,28 @@ fn reports_of_a_hole_are_merged_after_the_third() {
         "{gaps:?}"
     );
 }
+
+#[test]
+fn no_range_beyond_a_hole_is_left_out_of_merged_reports() {
+    // Every second segment of a flight is lost: each that arrives begins a range of its own.
+    const LOST: [u64; 30] = [
+        101, 103, 105, 107, 109, 111, 113, 115, 117, 119, 121, 123, 125, 127, 129, 131, 133, 135,
+        137, 139, 141, 143, 145, 147, 149, 151, 153, 155, 157, 159,
+    ];
+    let server = Config {
+        receive_buffer: ReceiveBuffer::Fixed(Bytes::mib(4)),
+        ..Config::linux()
+    };
+    let client = Config {
+        initial_cwnd: 200,
+        ..Config::linux()
+    };
+    let mut pair = Pair::new(client, server, RTT);
+    pair.fate = lose_data(&LOST);
+    pair.send(0, 600 * 1_448, true);
+    pair.send(1, 0, true);
+    pair.run(Time::from_millis(600_000));
+    let view = pair.ends[0].connection.as_ref().unwrap().sender();
+    assert_eq!(pair.ends[1].received(), 600 * 1_448);
+    assert_eq!((view.retransmissions, view.timeouts), (30, 0));
+}
