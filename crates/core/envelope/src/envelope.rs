@@ -110,6 +110,22 @@ impl Envelope {
         })
     }
 
+    /// The same key of the same object, wrapped by `with`; `salt` is random. What the object's bytes are sealed under
+    /// stays.
+    ///
+    /// # Errors
+    /// As [`Envelope::open`].
+    pub fn rewrap(
+        &self,
+        ring: &KeyRing,
+        with: &WrappingKey,
+        name: Name<'_>,
+        salt: [u8; 16],
+    ) -> Result<Self, NotAuthentic> {
+        let Opened { key, kind, length } = self.open(ring, name)?;
+        Ok(Self::seal(with, &key, kind, length, name, salt))
+    }
+
     /// Which key it is wrapped by.
     #[must_use]
     pub const fn key_id(&self) -> KeyId {

@@ -49,20 +49,25 @@ impl Opening {
             }
             let (length, last) = run.next();
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            if self.chunk.capacity() == 0 {
-                self.chunk.reserve_exact(CHUNK_SIZE + 16);
-            }
-            let missing = length.saturating_sub(self.chunk.len());
-            let now = stored.split_to(missing.min(stored.len()));
-            self.chunk.extend_from_slice(&now);
-            if self.chunk.len() < length {
-                return Ok(());
-            }
             let key = self.key.get_or_insert_with(|| run.key.derive());
-            let mut chunk = std::mem::take(&mut self.chunk);
-            key.open(run.chunk, last, &mut chunk)?;
+            let plain = if self.chunk.is_empty() && stored.len() >= length {
+                key.opened(run.chunk, last, &stored.split_to(length))?
+            } else {
+                if self.chunk.capacity() == 0 {
+                    self.chunk.reserve_exact(CHUNK_SIZE + 16);
+                }
+                let missing = length.saturating_sub(self.chunk.len());
+                let now = stored.split_to(missing.min(stored.len()));
+                self.chunk.extend_from_slice(&now);
+                if self.chunk.len() < length {
+                    return Ok(());
+                }
+                let mut chunk = std::mem::take(&mut self.chunk);
+                key.open(run.chunk, last, &mut chunk)?;
+                chunk
+            };
             run.chunk += 1;
-            let mut plain = Bytes::from(chunk);
+            let mut plain = Bytes::from(plain);
             leave_out(&mut run.skip, &mut plain);
             let wanted = usize::try_from(run.take).unwrap_or(usize::MAX);
             plain.truncate(wanted);

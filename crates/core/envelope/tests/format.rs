@@ -29,14 +29,27 @@ fn whole(key: &DataKey, plain: &[u8]) -> Vec<u8> {
     sealed(Sealing::whole(key), plain, 100_000)
 }
 
+/// However the stored bytes are cut on their way: into less than a chunk, or several chunks at once.
 fn read(layout: &Layout, stored: &[u8], first: u64, last: u64) -> Result<Vec<u8>, NotAuthentic> {
+    let plain = read_in(50_021, layout, stored, first, last);
+    assert_eq!(plain, read_in(200_003, layout, stored, first, last));
+    plain
+}
+
+fn read_in(
+    pieces: usize,
+    layout: &Layout,
+    stored: &[u8],
+    first: u64,
+    last: u64,
+) -> Result<Vec<u8>, NotAuthentic> {
     let mut plan = layout.plan(first, last).unwrap();
     let at = |place: u64| usize::try_from(place).unwrap();
     let mut out = Vec::new();
     let range = stored
         .get(at(plan.first)..=at(plan.last))
         .ok_or(NotAuthentic::Truncated)?;
-    for piece in range.chunks(50_021) {
+    for piece in range.chunks(pieces) {
         plan.opening
             .push(&Bytes::copy_from_slice(piece), &mut out)?;
     }
@@ -139,6 +152,33 @@ fn an_envelope_opens_for_its_own_object_and_no_other() {
     assert_eq!(
         envelope.open(&without, NAME).unwrap_err(),
         NotAuthentic::UnknownKey
+    );
+}
+
+#[test]
+fn a_rewrapped_envelope_holds_the_same_key_and_the_old_wrapping_key_opens_it_no_more() {
+    let (old, new) = (WrappingKey::new([1; 32]), WrappingKey::new([2; 32]));
+    let key = DataKey::new([3; 32]);
+    let envelope = Envelope::seal(&old, &key, Kind::Whole, Some(5), NAME, [4; 16]);
+    let before = KeyRing::new(old, []);
+    let rewrapped = envelope.rewrap(&before, &new, NAME, [5; 16]).unwrap();
+    assert_eq!(
+        rewrapped.open(&before, NAME).unwrap_err(),
+        NotAuthentic::UnknownKey
+    );
+    let opened = rewrapped
+        .open(&KeyRing::new(new.clone(), []), NAME)
+        .unwrap();
+    assert_eq!((opened.kind, opened.length), (Kind::Whole, Some(5)));
+    // What the object's own key has sealed opens as before.
+    assert_eq!(whole(&opened.key, b"hello"), whole(&key, b"hello"));
+    let other = Name {
+        key: "dog.jpg",
+        ..NAME
+    };
+    assert_eq!(
+        envelope.rewrap(&before, &new, other, [5; 16]).unwrap_err(),
+        NotAuthentic::Binding
     );
 }
 
