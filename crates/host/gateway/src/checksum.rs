@@ -216,10 +216,6 @@ impl Claims {
                 sums.push((algorithm, Running::new(algorithm), Some(expected)));
             }
         }
-        if sums.len() > 1 {
-            let text = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
-            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, text));
-        }
         if trailers.is_some() {
             for algorithm in announced
                 .iter()
@@ -227,6 +223,17 @@ impl Claims {
             {
                 sums.push((algorithm, Running::new(algorithm), None));
             }
+        }
+        if sums.len() > 1 {
+            let text = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, text));
+        }
+        if let Some(named) = text("x-amz-sdk-checksum-algorithm")
+            && let Some((algorithm, _, _)) = sums.first()
+            && !algorithm.name().eq_ignore_ascii_case(&named)
+        {
+            let text = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, text));
         }
         Ok(Self {
             md5,

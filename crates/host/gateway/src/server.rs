@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
+use http::Request;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
-use http::{Request, StatusCode};
 use http_body_util::{BodyDataStream, StreamBody};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
@@ -265,20 +265,31 @@ impl Door {
     }
 }
 
-/// `s3s` says of a wrong signature only the code, and clients show `UnknownError` for a message that is not there.
+/// Of these `s3s` says only the code, and clients show `UnknownError` for a message that is not there.
+const MESSAGES: [(&str, &str); 2] = [
+    (
+        "SignatureDoesNotMatch",
+        "The request signature we calculated does not match the signature you provided. Check your key and signing method.",
+    ),
+    ("InvalidBucketName", "The specified bucket is not valid."),
+];
+
+/// Puts a message into a refusal that has none.
 fn explained(mut response: s3s::HttpResponse) -> s3s::HttpResponse {
-    const SHORT: &str = "<Code>SignatureDoesNotMatch</Code></Error>";
-    const LONG: &str = "<Code>SignatureDoesNotMatch</Code><Message>The request signature we calculated does not match \
-                        the signature you provided. Check your key and signing method.</Message></Error>";
-    let said = (response.status() == StatusCode::FORBIDDEN)
-        .then(|| response.body().bytes())
-        .flatten();
-    if let Some(said) = said
-        && let Ok(text) = std::str::from_utf8(&said)
-        && text.ends_with(SHORT)
-    {
-        *response.body_mut() = s3s::Body::from(text.replace(SHORT, LONG));
-        response.headers_mut().remove(CONTENT_LENGTH);
+    let said = response.status().is_client_error();
+    let said = said.then(|| response.body().bytes()).flatten();
+    let Some(said) = said else { return response };
+    for (code, message) in MESSAGES {
+        let short = format!("<Code>{code}</Code></Error>");
+        if let Some(start) = said.strip_suffix(short.as_bytes()) {
+            let mut text = start.to_vec();
+            text.extend_from_slice(
+                format!("<Code>{code}</Code><Message>{message}</Message></Error>").as_bytes(),
+            );
+            *response.body_mut() = s3s::Body::from(Bytes::from(text));
+            response.headers_mut().remove(CONTENT_LENGTH);
+            break;
+        }
     }
     response
 }

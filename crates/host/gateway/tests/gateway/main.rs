@@ -5,4 +5,5 @@
 mod arriving;
 mod encryption;
 mod passing;
+mod streaming;
 mod support;

@@ -1,11 +1,14 @@
 //! A gateway and its origin, which end with their test.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use longhaul_gateway::{GatewayOptions, Server};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::signer::Signer as _;
 use object_store::{ClientOptions, RetryConfig};
 use sha2::Sha256;
 use store::credentials::Credentials;
@@ -76,7 +79,7 @@ pub(crate) async fn gateway(origin: SocketAddr, current: &str, has_old: bool) ->
         ]
         key = [{{ name = "new", env = "NEW" }}{old}]
         form = [{{ path = "/upload/files", bucket = "lab", prefix = "forms/" }}]
-        limits = {{ request-memory = "16 MiB" }}
+        limits = {{ request-memory = "16 MiB", object = "48 MiB" }}
         "#
     );
     let variable = |name: &str| match name {
@@ -124,6 +127,16 @@ pub(crate) async fn raw(address: SocketAddr, request: &[u8]) -> String {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.unwrap();
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// The beginning of a PUT of `k` by a presigned URL.
+pub(crate) async fn presigned_put(address: SocketAddr, bucket: &str) -> String {
+    let url = library(address, bucket, CLIENT)
+        .signed_url(http::Method::PUT, &Path::from("k"), Duration::from_mins(1))
+        .await
+        .unwrap();
+    let (path, query) = (url.path(), url.query().unwrap());
+    format!("PUT {path}?{query} HTTP/1.1\r\nhost: {address}\r\n")
 }
 
 /// A GET with a signature of our own, for what the library does not ask.

@@ -1,0 +1,143 @@
+//! Objects while they are under way: how far they have come, how large they may get, and of which version they are.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::support::{CLIENT, Site, content, gateway, library, presigned_put, raw};
+use futures_util::StreamExt as _;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt as _, PutPayload};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+const OBJECT: usize = 300_000;
+/// What has to be at the origin while the rest is still with the client: less than what the client has sent by one
+/// piece, which waits for what is checked at the end.
+const ON_ITS_WAY: usize = 64 << 10;
+
+/// An origin that takes one object; tells when some of its bytes are here, and answers when all are.
+async fn origin_that_watches() -> (SocketAddr, oneshot::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, told) = oneshot::channel();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut got = Vec::new();
+        let head = loop {
+            stream.read_buf(&mut got).await.unwrap();
+            if let Some(at) = got.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+        };
+        let text = String::from_utf8_lossy(&got[..head]).to_lowercase();
+        let length = text.split("content-length: ").nth(1).unwrap();
+        let length: usize = length.split("\r\n").next().unwrap().parse().unwrap();
+        let mut tell = Some(tell);
+        while got.len() < head + length {
+            if got.len() >= head + ON_ITS_WAY
+                && let Some(tell) = tell.take()
+            {
+                tell.send(()).unwrap();
+            }
+            stream.read_buf(&mut got).await.unwrap();
+        }
+        let answer = "HTTP/1.1 200 OK\r\netag: \"tag\"\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        // Open until the gateway has read it.
+        let _ = stream.read_buf(&mut got).await;
+    });
+    (address, told)
+}
+
+#[tokio::test]
+async fn bytes_leave_for_the_origin_while_they_still_arrive() {
+    for bucket in ["lab", "secret"] {
+        let (origin, some_arrived) = origin_that_watches().await;
+        let gateway = gateway(origin, "new", true).await;
+        let object = content(OBJECT);
+        let (first, rest) = object.split_at(OBJECT / 3 * 2);
+        let head = presigned_put(gateway, bucket).await;
+        let head = format!("{head}connection: close\r\ncontent-length: {OBJECT}\r\n\r\n");
+        let mut stream = TcpStream::connect(gateway).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(first).await.unwrap();
+        // A gateway that waited for the rest would wait for ever.
+        let arrived = tokio::time::timeout(Duration::from_mins(1), some_arrived).await;
+        arrived.unwrap().unwrap();
+        stream.write_all(rest).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_above_the_limit_is_refused_and_leaves_nothing() {
+    const ABOVE: usize = (48 << 20) + 1;
+    let mut site = Site::start().await;
+    let head = presigned_put(site.gateway, "lab").await;
+    // Announced, and refused before it is sent.
+    let request = format!("{head}connection: close\r\ncontent-length: {ABOVE}\r\n\r\n");
+    let answer = raw(site.gateway, request.as_bytes()).await;
+    assert!(answer.contains("<Code>EntityTooLarge"), "{answer}");
+    // A form's file has no length of its own: it is counted while it arrives.
+    let before =
+        "--frontier\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n";
+    let after = "\r\n--frontier--\r\n";
+    let length = before.len() + ABOVE + after.len();
+    let head = format!(
+        "POST /upload/files HTTP/1.1\r\nhost: {}\r\n\
+         content-type: multipart/form-data; boundary=frontier\r\ncontent-length: {length}\r\n\r\n{before}",
+        site.gateway
+    );
+    let (mut answers, mut form) = TcpStream::connect(site.gateway).await.unwrap().into_split();
+    let sending = tokio::spawn(async move {
+        // Refused in the middle; the gateway need not take the rest.
+        let _ = form.write_all(head.as_bytes()).await;
+        let _ = form.write_all(&vec![7; ABOVE]).await;
+        let _ = form.write_all(after.as_bytes()).await;
+        form
+    });
+    let mut answer = String::new();
+    while !answer.ends_with('}') {
+        let mut piece = Vec::new();
+        assert_ne!(answers.read_buf(&mut piece).await.unwrap(), 0, "{answer}");
+        answer.push_str(&String::from_utf8_lossy(&piece));
+    }
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(answer.contains("too large"), "{answer}");
+    drop(answers);
+    drop(sending.await.unwrap());
+    assert!(site.stored.try_recv().is_err());
+    assert_eq!(site.origin_state.open_uploads(), 0);
+}
+
+#[tokio::test]
+async fn an_object_that_is_replaced_while_it_is_read_is_never_mixed_with_its_successor() {
+    // More than is read ahead and than sockets hold.
+    const LENGTH: usize = 40 << 20;
+    let site = Site::start().await;
+    let key = Path::from("k");
+    for bucket in ["lab", "secret"] {
+        let client = library(site.gateway, bucket, CLIENT);
+        let (old, new) = (content(LENGTH), vec![7; LENGTH]);
+        let payload = PutPayload::from_bytes(old.clone());
+        client.put(&key, payload).await.unwrap();
+        let mut reading = client.get(&key).await.unwrap().into_stream();
+        let mut got = reading.next().await.unwrap().unwrap().to_vec();
+        client.put(&key, new.clone().into()).await.unwrap();
+        // Read after write, beside the reader that began before it.
+        let after = client.get(&key).await.unwrap();
+        assert!(after.bytes().await.unwrap() == new, "{bucket}");
+        let mut cut = false;
+        while let Some(piece) = reading.next().await {
+            match piece {
+                Ok(piece) => got.extend_from_slice(&piece),
+                Err(_) => cut = true,
+            }
+        }
+        assert!(old.starts_with(&got), "{bucket}: {} bytes", got.len());
+        assert!(cut || got.len() == LENGTH, "{bucket}: {} bytes", got.len());
+    }
+}
