@@ -2,21 +2,22 @@
 """What the S3 gateway brings over distance, and what its encryption costs.
 
     cargo build --release -p longhaul-cli
-    bench/gateway.py wan [--rounds 3] [--large 480]    root: 200 ms, 1 Gbit/s; a client with one connection
-    bench/gateway.py loopback [--rounds 9]                a bucket that is encrypted beside one that is not
+    bench/gateway.py wan [--way pool|trunk] [--rounds 3] [--large 480]
+                                             root: 200 ms, 1 Gbit/s; a client with one connection
+    bench/gateway.py loopback [--rounds 9]   a bucket that is encrypted beside one that is not
 
 `wan` has `longhaul lab up` make the path and the store behind it, starts the gateway on a host of its own beside the
-client, waits until its pool is ready, and lets curl put and get objects over one connection each, plain and encrypted in
-turns. Every GET is compared with what was put. Beside each time stands its bound: the round trips that the verb needs (a
-PUT in parts three: begin, parts, complete; all else one) and the bytes at the path's rate, 1448 of 1500. The lab's store
-takes objects of up to 1 GiB.
+client, waits until its way to the store is hot, and lets curl put and get objects over one connection each, plain and
+encrypted in turns. The way is the gateway's own pool, or a trunk whose far end stands beside the store. Every GET is
+compared with what was put. Beside each time stands its bound: the round trips that the verb needs (a PUT in parts three:
+begin, parts, complete; all else one) and the bytes at the path's rate, 1448 of 1500; and the processor time of each kind of
+process while a large object passed. The lab's store takes objects of up to 1 GiB.
 `loopback` alternates both buckets within a round and gives the median of the rounds' ratios. Its pools are cold: a hot
 connection is paced at what priming measured, and that would be measured again.
 Everything that it starts ends with it. Figures are printed as lines of `name value unit`.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -25,7 +26,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
+import time
+
+from processes import Failure, Processes
+from trunk import trunk_files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIB = 1 << 20
@@ -35,6 +39,7 @@ ACCESS, SECRET = "longhaul-lab", "longhaul-lab-secret"
 # Two gateways in front of the same bucket, because one has one rule for a bucket.
 KINDS = {"plain": "", "sealed": 'encrypt = "main"'}
 
+# What every way has; a relay's windows have to hold the path.
 PATH = """
 name = "bench-gateway"
 title = "200 ms, 1 Gbit/s"
@@ -47,65 +52,48 @@ queue = "1 BDP"
 congestion-control = "cubic"
 [hosts.origin]
 congestion-control = "cubic"
-[hosts.relay]
-sysctls = { "net.ipv4.tcp_slow_start_after_idle" = "0" }
-[relays.gateway]
 [[workloads]]
 name = "1 MiB"
 bytes = "1 MiB"
-[[arms]]
-name = "relay"
-relay = "gateway"
 [experiment]
 runs = 1
 block = 1
 """
+WAYS = {
+    "pool": """
+[hosts.relay]
+sysctls = { "net.ipv4.tcp_slow_start_after_idle" = "0" }
+[relays.gateway]
+[[arms]]
+name = "relay"
+relay = "gateway"
+""",
+    "trunk": """
+[hosts.relay]
+sysctls = { "net.ipv4.tcp_wmem" = "4096 16384 67108864", "net.ipv4.tcp_rmem" = "4096 131072 67108864" }
+[hosts.far-relay]
+sysctls = { "net.ipv4.tcp_wmem" = "4096 16384 67108864", "net.ipv4.tcp_rmem" = "4096 131072 67108864" }
+[relays.gateway]
+mode = "trunk"
+[relays.far]
+mode = "trunk"
+at = "far"
+[[arms]]
+name = "trunk"
+relay = ["gateway", "far"]
+""",
+}
+STORE, FAR, NEAR = "192.0.2.10", "192.0.2.21:7000", "127.0.0.1:6000"
+# Twice the path's bytes until its windows are full, and as much again to see that they grow no further.
+HEAT = 'burst = "128 MiB"\nready-for = "1 Gbit/s"'
 
 
-class Failure(Exception):
-    """What a user can do something about."""
-
-
-class Processes(contextlib.ExitStack):
-    """Processes that end with the block, the last first."""
-
-    def start(self, *command, until, feed=None, stream="stdout", **more):
-        log = self.enter_context(tempfile.TemporaryFile("w+"))
-        pipes = {"stdout": log, "stderr": log, stream: subprocess.PIPE}
-        process = subprocess.Popen(
-            list(map(str, command)), stdin=subprocess.PIPE if feed else subprocess.DEVNULL, text=True, **pipes, **more
-        )
-        self.callback(self.end, process)
-        if feed:
-            process.stdin.write(feed + "\n")
-            process.stdin.flush()
-        talk = getattr(process, stream)
-        said = []
-        for line in talk:
-            said.append(line)
-            if until in line:
-                # What comes later is read, so that nobody waits for a full pipe.
-                threading.Thread(target=talk.read, daemon=True).start()
-                return line
-        log.seek(0)
-        words = ("".join(said) + log.read()).strip()[-500:]
-        raise Failure(f"`{' '.join(map(str, command))}` ended before it was ready: {words}")
-
-    @staticmethod
-    def end(process):
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def configuration(folder, kind, listen, origin):
+def configuration(folder, kind, listen, origin, via=None):
     """A gateway that encrypts, or does not."""
+    via = f'via = "{via}"\n' if via else ""
     path = folder / f"{kind}.toml"
     path.write_text(
-        f'listen = "{listen}"\norigin = "http://{origin}"\n'
+        f'listen = "{listen}"\norigin = "http://{origin}"\n{via}'
         f'credentials = {{ access-key = "{ACCESS}", secret-env = "SECRET" }}\n'
         f'client = [{{ access-key = "{ACCESS}", secret-env = "SECRET" }}]\n'
         f'key = [{{ name = "main", env = "KEY" }}]\n[[bucket]]\nname = "lab"\n{KINDS[kind]}\n'
@@ -165,27 +153,71 @@ def say(name, seconds, limit):
     print(f"{name} {middle:.3f} s ({middle / limit:.3f} x {limit:.3f} s; {every})", flush=True)
 
 
-def wan(binary, rounds, large_mib):
+def used():
+    """Processor seconds by kind of process, of those that take part, and of the whole machine without idling."""
+    total = list(map(int, pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
+    # User, nice, system, interrupts; the others are idle, waiting for disks, and stolen.
+    seconds = {"machine": sum(total[:3] + total[5:7])}
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_text().split("\0")
+            fields = (process / "stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if pathlib.Path(words[0]).name == "longhaul" and len(words) > 3:
+            kind = "-".join(words[1:4] if words[1:3] == ["lab", "worker"] else words[1:3])
+            seconds[kind] = seconds.get(kind, 0) + int(fields[11]) + int(fields[12])
+    return {kind: ticks / os.sysconf("SC_CLK_TCK") for kind, ticks in seconds.items()}
+
+
+def timed(name, move, *arguments):
+    """Seconds that it takes; prints whose processor time they were."""
+    before = used()
+    seconds = move(*arguments)
+    after = used()
+    shares = {kind: (after[kind] - before.get(kind, 0)) / seconds for kind in after}
+    shown = " ".join(f"{kind} {share:.2f}" for kind, share in sorted(shares.items(), key=lambda pair: -pair[1]) if share > 0.01)
+    print(f"processors-{name} {shown}", flush=True)
+    return seconds
+
+
+def hot_trunk(processes, binary, folder, relay):
+    """A trunk from the gateway's host to one beside the store, whose windows hold the path in both directions."""
+    near, far = trunk_files(folder, near=NEAR, far=FAR, target=f"{STORE}:80", status=7070, padding=HEAT)
+    beside_the_store = [binary, "lab", "shell", "far-relay-far", "--"]
+    run = (binary, "trunk", "run", "--json", "--config")
+    began = time.monotonic()
+    ends = {"far": processes.start(*run, far, within=beside_the_store, until='"ready"')}
+    ends["near"] = processes.start(*run, near, within=relay)
+    for name, end in ends.items():
+        end.until('"wan-hot"')
+        print(f"trunk-{name}-hot {time.monotonic() - began:.1f} s", flush=True)
+
+
+def wan(binary, way, rounds, large_mib):
     folder = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm"))
     with Processes() as processes:
         processes.callback(subprocess.run, ["rm", "-r", str(folder)], check=True)
         scenario = folder / "path.toml"
-        scenario.write_text(PATH)
+        scenario.write_text(PATH + WAYS[way])
         processes.start(
             binary, "lab", "up", scenario, "--out", folder / "out", until="Ctrl-C ends it", stream="stderr"
         )
         client = [binary, "lab", "shell", "client", "--"]
-        relay = [binary, "lab", "shell", "relay-gateway", "--"]
-        store = "192.0.2.10"
+        relay = [binary, "lab", "shell", "relay-gateway-to-far" if way == "trunk" else "relay-gateway", "--"]
+        if way == "trunk":
+            hot_trunk(processes, binary, folder, relay)
         endpoints = {}
         for port, kind in enumerate(KINDS, 9000):
             endpoints[kind] = f"10.10.0.20:{port}"
-            config = configuration(folder, kind, endpoints[kind], store)
-            ready = processes.start(
-                *relay, binary, "relay", "s3", "--config", config, "--path-rate", "1 Gbit/s", "--json",
-                until="pool-ready", env=environment(),
+            config = configuration(folder, kind, endpoints[kind], STORE, via=NEAR if way == "trunk" else None)
+            rate = [] if way == "trunk" else ["--path-rate", "1 Gbit/s"]
+            gateway = processes.start(
+                binary, "relay", "s3", "--config", config, *rate, "--json",
+                within=relay, until="gateway-listening", env=environment(),
             )
-            print(f"pool-{kind} {ready.strip()}", flush=True)
+            if way == "pool":
+                print(f"pool-{kind} {gateway.until('pool-ready').strip()}", flush=True)
         small, large = made(folder, 1), made(folder, large_mib)
         for kind in KINDS:
             seconds = [put(endpoints[kind], f"small-{kind}", small, client) for _ in range(2 * rounds + 1)]
@@ -193,14 +225,14 @@ def wan(binary, rounds, large_mib):
         puts, gets = {kind: [] for kind in KINDS}, {kind: [] for kind in KINDS}
         for _ in range(rounds):
             for kind in KINDS:
-                puts[kind].append(put(endpoints[kind], "large", large, client))
-                gets[kind].append(get(endpoints[kind], "large", large, client))
+                puts[kind].append(timed(f"put-{kind}", put, endpoints[kind], "large", large, client))
+                gets[kind].append(timed(f"get-{kind}", get, endpoints[kind], "large", large, client))
         for kind in KINDS:
             say(f"put-{large_mib}-mib-{kind}", puts[kind], bound(3, large_mib * MIB))
             say(f"get-{large_mib}-mib-{kind}", gets[kind], bound(1, large_mib * MIB))
         some = made(folder, 64)
         for verb, move in (("put", put), ("get", get)):
-            seconds = move(store, "direct", some, client)
+            seconds = move(STORE, "direct", some, client)
             print(f"direct-{verb}-64-mib {64 * MIB * 8 / seconds / 1e6:.1f} Mbit/s", flush=True)
 
 
@@ -218,11 +250,8 @@ def loopback(binary, rounds, mib):
         endpoints = {}
         for kind in KINDS:
             config = configuration(folder, kind, "127.0.0.1:0", store)
-            line = processes.start(
-                binary, "relay", "s3", "--config", config, "--hot", "off", "--json",
-                until="gateway-listening", env=environment(),
-            )
-            endpoints[kind] = json.loads(line)["address"]
+            gateway = processes.start(binary, "relay", "s3", "--config", config, "--hot", "off", "--json", env=environment())
+            endpoints[kind] = json.loads(gateway.until("gateway-listening"))["address"]
         file = made(folder, mib)
         verbs = {
             "put": lambda kind, number: put(endpoints[kind], f"{kind}-{number % 2}", file),
@@ -245,6 +274,7 @@ def loopback(binary, rounds, mib):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["wan", "loopback"])
+    parser.add_argument("--way", choices=WAYS, default="pool", help="how `wan` reaches the store")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--large", type=int, default=480, metavar="MIB", help="the large object of `wan`, in MiB")
     parser.add_argument("--binary", type=pathlib.Path, default=ROOT / "target/release/longhaul")
@@ -254,7 +284,7 @@ def main():
     binary = arguments.binary.resolve()
     try:
         if arguments.what == "wan":
-            wan(binary, arguments.rounds or 3, arguments.large)
+            wan(binary, arguments.way, arguments.rounds or 3, arguments.large)
         else:
             loopback(binary, arguments.rounds or 9, 256)
     except (Failure, subprocess.TimeoutExpired) as failure:

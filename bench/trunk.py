@@ -15,7 +15,6 @@ through another trunk has to notice nothing. Figures are printed as lines of `na
 """
 
 import argparse
-import contextlib
 import json
 import multiprocessing
 import os
@@ -29,51 +28,17 @@ import tempfile
 import threading
 import time
 
+from processes import Failure, Processes
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MBIT = 1e6
 SHAPER = 50 * MBIT
-
-
-class Failure(Exception):
-    """What a user can do something about."""
 
 
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-class Processes(contextlib.ExitStack):
-    """Processes that end with the block, the last first."""
-
-    def start(self, *command, within=(), until=None):
-        log = self.enter_context(tempfile.TemporaryFile("w+"))
-        process = subprocess.Popen([*within, *map(str, command)], stdout=subprocess.PIPE, stderr=log, text=True)
-        self.callback(self.end, process)
-        if until is None:
-            return process
-        for line in process.stdout:
-            if until in line:
-                # What comes later is read, so that nobody waits for a full pipe.
-                threading.Thread(target=process.stdout.read, daemon=True).start()
-                return process
-        log.seek(0)
-        raise FailedToStart(command, log.read())
-
-    @staticmethod
-    def end(process):
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-class FailedToStart(Failure):
-    def __init__(self, command, words):
-        super().__init__(f"`{' '.join(map(str, command))}` ended before it was ready: {words.strip()[-500:]}")
 
 
 def toml(folder, name, text):
