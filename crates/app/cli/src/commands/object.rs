@@ -12,21 +12,23 @@ use envelope::{Envelope, Footer, KeyRing, Kind, Layout, Manifest, Name, Wrapping
 use gateway::config::KeyOptions;
 
 use crate::failure::{Blame as _, Failure, Kind as Fault};
-use arguments::{Object, ObjectCommand, ObjectDecrypt};
+use crate::output;
+use arguments::{Object, ObjectCommand, ObjectDecrypt, ObjectRewrap, Sealed};
 
 /// Longest list of parts: 9999 of 26 bytes, and what stands around them.
 const LONGEST_MANIFEST: u64 = 1 << 20;
+const NOT_THIS: &str =
+    "bucket, key or wrapping key are not those that the object was written under";
 
 pub(crate) fn run(arguments: &Object) -> Result<ExitCode, Failure> {
     match &arguments.command {
         ObjectCommand::Decrypt(decrypt) => decrypted(decrypt),
+        ObjectCommand::Rewrap(rewrap) => rewrapped(rewrap),
     }
 }
 
 fn decrypted(arguments: &ObjectDecrypt) -> Result<ExitCode, Failure> {
-    let key = wrapping_key(arguments)?;
-    let envelope = envelope_text(arguments)?;
-    let envelope = Envelope::parse(&envelope).usage("`--envelope` is none")?;
+    let (key, envelope) = opener(&arguments.sealed)?;
     let mut stored = File::open(&arguments.stored)
         .usage(format!("cannot read `{}`", arguments.stored.display()))?;
     let layout = layout(&mut stored, &envelope, key, arguments)
@@ -42,20 +44,54 @@ fn decrypted(arguments: &ObjectDecrypt) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn wrapping_key(arguments: &ObjectDecrypt) -> Result<WrappingKey, Failure> {
-    let options = KeyOptions {
+fn rewrapped(arguments: &ObjectRewrap) -> Result<ExitCode, Failure> {
+    let (key, envelope) = opener(&arguments.sealed)?;
+    let new = wrapping_key(&KeyOptions {
+        name: "new".into(),
+        file: arguments.new_key_file.clone(),
+        env: arguments.new_key_env.clone(),
+        command: arguments.new_key_command.clone(),
+    })?;
+    let mut salt = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut salt))
+        .environment("this host has no random bytes")?;
+    let envelope = envelope
+        .rewrap(&KeyRing::new(key, []), &new, name(&arguments.sealed), salt)
+        .context(NOT_THIS)
+        .map_err(|error| Failure::new(Fault::Assertion, error))?;
+    output::data(&format!("{}\n", envelope.text()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What opens an object: its wrapping key and its envelope.
+fn opener(sealed: &Sealed) -> Result<(WrappingKey, Envelope), Failure> {
+    let key = wrapping_key(&KeyOptions {
         name: "of the command line".into(),
-        file: arguments.key_file.clone(),
-        env: arguments.key_env.clone(),
-        command: arguments.key_command.clone(),
-    };
-    gateway::wrapping_key(&options, |name| std::env::var(name).ok())
+        file: sealed.key_file.clone(),
+        env: sealed.key_env.clone(),
+        command: sealed.key_command.clone(),
+    })?;
+    let text = envelope_text(sealed)?;
+    let envelope = Envelope::parse(&text).usage("`--envelope` is none")?;
+    Ok((key, envelope))
+}
+
+fn wrapping_key(options: &KeyOptions) -> Result<WrappingKey, Failure> {
+    gateway::wrapping_key(options, |name| std::env::var(name).ok())
         .map_err(|problem| anyhow!(problem))
-        .usage("there is no key to unwrap with")
+        .usage("there is no key to unwrap or wrap with")
+}
+
+fn name(sealed: &Sealed) -> Name<'_> {
+    Name {
+        bucket: &sealed.bucket,
+        key: &sealed.key,
+    }
 }
 
 /// The envelope itself, or the one inside what a client library printed about the object.
-fn envelope_text(arguments: &ObjectDecrypt) -> Result<String, Failure> {
+fn envelope_text(arguments: &Sealed) -> Result<String, Failure> {
     if let Some(text) = &arguments.envelope {
         return Ok(text.clone());
     }
@@ -86,13 +122,9 @@ fn layout(
     key: WrappingKey,
     arguments: &ObjectDecrypt,
 ) -> anyhow::Result<Layout> {
-    let name = Name {
-        bucket: &arguments.bucket,
-        key: &arguments.key,
-    };
     let opened = envelope
-        .open(&KeyRing::new(key, []), name)
-        .context("bucket, key or wrapping key are not those that the object was written under")?;
+        .open(&KeyRing::new(key, []), name(&arguments.sealed))
+        .context(NOT_THIS)?;
     let length = stored.metadata()?.len();
     if opened.kind == Kind::Whole {
         return Ok(Layout::whole(opened.key, length, opened.length)?);

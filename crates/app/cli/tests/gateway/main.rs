@@ -3,7 +3,10 @@
 #![allow(missing_docs, reason = "a test has its name")]
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
+mod bounds;
+#[path = "../common/mod.rs"]
 mod common;
+mod objects;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;

@@ -1,0 +1,128 @@
+//! What a gateway holds, whatever its clients and its store do.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use store::client::{ReadPause, Series, Verb};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{ACCESS_KEY, Gateway, TestOrigin};
+
+const MIB: u64 = 1 << 20;
+
+/// The way to a store that is far away and slow to take bytes: answers come 50 ms later, and each 64 KiB of a request take
+/// 5 ms.
+async fn way_to(store: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let store = TcpStream::connect(store).await.unwrap();
+                let (from_client, to_client) = client.into_split();
+                let (from_store, to_store) = store.into_split();
+                let there = carry(from_client, to_store, Duration::from_millis(5));
+                let back = carry(from_store, to_client, Duration::from_millis(50));
+                // Whoever ends first ends both.
+                tokio::select! { () = there => {}, () = back => {} }
+            });
+        }
+    });
+    address
+}
+
+async fn carry(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    each: Duration,
+) {
+    let mut piece = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut piece).await {
+        // The slowness itself; nothing waits for it to have passed.
+        tokio::time::sleep(each).await;
+        if to.write_all(&piece[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A gateway on `way`, with these limits.
+fn gateway(origin: &TestOrigin, way: SocketAddr, limits: &str) -> (Gateway, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("gateway.toml");
+    let text = format!(
+        r#"
+        listen = "127.0.0.1:0"
+        origin = "http://{origin}"
+        via = "{way}"
+        credentials = {{ access-key = "origins-key", secret-env = "AWS_SECRET_ACCESS_KEY" }}
+        client = [{{ access-key = "{ACCESS_KEY}", secret-env = "LONGHAUL_S3_SECRET" }}]
+        limits = {{ {limits} }}
+        "#,
+        origin = origin.address,
+    );
+    std::fs::write(&config, text).unwrap();
+    let gateway = Gateway::spawn(&["--config", config.to_str().unwrap()]);
+    (gateway, folder)
+}
+
+/// `count` of these at the same time, each of a client of its own; all succeed.
+async fn at_once(count: u64, series: impl Fn(u64) -> Series) {
+    let series: Vec<Series> = (0..count).map(series).collect();
+    let runs = series.iter().map(|one| store::client::run(one, |_| {}));
+    for transfers in join_all(runs).await {
+        for transfer in transfers.unwrap() {
+            assert_eq!(transfer.error, None);
+        }
+    }
+}
+
+fn one(gateway: &Gateway, verb: Verb, bytes: u64, number: u64) -> Series {
+    Series {
+        key_prefix: format!("series-{number}"),
+        transfers: 1,
+        ..gateway.series(verb, bytes)
+    }
+}
+
+/// Most bytes of memory that the process has had at once (`VmHWM` of proc(5), in kB).
+fn peak(gateway: &Gateway) -> u64 {
+    let status = format!("/proc/{}/status", gateway.child.id());
+    let status = std::fs::read_to_string(status).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let number = line.unwrap().split_whitespace().nth(1).unwrap();
+    number.parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_of_a_request_is_bounded_however_slow_clients_and_store_are() {
+    const REQUESTS: u64 = 4;
+    const EACH: u64 = 80 * MIB;
+    let origin = TestOrigin::start().await;
+    let way = way_to(origin.address).await;
+    let (gateway, _folder) = gateway(&origin, way, r#"request-memory = "16 MiB""#);
+    at_once(1, |number| one(&gateway, Verb::Put, MIB, number)).await;
+    let before = peak(&gateway);
+    // The store is slower than the clients.
+    at_once(REQUESTS, |number| one(&gateway, Verb::Put, EACH, number)).await;
+    let put = peak(&gateway) - before;
+    // The clients are slower than the store: they stop while it could send everything.
+    at_once(REQUESTS, |number| Series {
+        read_pause: Some(ReadPause {
+            after: MIB,
+            for_s: 2.0,
+        }),
+        ..one(&gateway, Verb::Get, 40 * MIB, number)
+    })
+    .await;
+    let both = peak(&gateway) - before;
+    // What is asked for at once, and as much again for what the allocator keeps; without a bound it were 320 MiB.
+    let bound = 2 * REQUESTS * 16 * MIB;
+    assert!(
+        put < bound && both < bound,
+        "{put} and {both} of {bound} bytes"
+    );
+}
