@@ -2,7 +2,7 @@
 # `make help` lists the rest.
 
 SHELL := /bin/bash
-.PHONY: help demo build release install packages static cross packages-check examples-check keepalived-check test e2e soak field bench page e2e-page lint ci setup clean
+.PHONY: help demo build release install packages static cross packages-check examples-check keepalived-check test e2e e2e-s3 soak field bench page e2e-page lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -68,6 +68,10 @@ test: setup ## every test: units, properties, captures, namespaces, the whole bi
 
 e2e: build ## real S3 clients and TLS stacks through every mode of the relay, in front of versitygw; installs into out/e2e
 	scripts/e2e.sh
+
+e2e-s3: build ## real S3 clients through the S3 gateway, plain and encrypted; then versitygw's own tests, directly and through it (fifteen minutes)
+	scripts/e2e.sh --mode nothing --mode 's3 gateway'
+	scripts/e2e.sh --conformance
 
 # What fails becomes a file of the crate's corpus, which `make test` replays.
 MINUTES ?= 10

@@ -30,4 +30,8 @@ fi
 if [ ! -x "$home/bin/tls-client" ]; then
   (cd scripts/e2e && go build -o "$home/bin/tls-client" .)
 fi
+if [ "${1:-}" = --conformance ]; then
+  shift
+  exec "$home/venv/bin/python" scripts/e2e/conformance.py --home "$home" "$@"
+fi
 exec "$home/venv/bin/python" scripts/e2e/run.py --home "$home" "$@"

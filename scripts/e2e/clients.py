@@ -25,6 +25,9 @@ def same(got, wanted, what):
 class Client:
     """A client, an endpoint and a directory to work in."""
 
+    # Whether objects are encrypted on the way: tags and checksums are then those of what is stored.
+    sealed = False
+
     def __init__(self, tools, endpoint, ca, bucket, directory, bodies):
         self.tools, self.endpoint, self.ca, self.bucket = tools, endpoint, ca, bucket
         self.directory, self.small, self.large = directory, bodies[0], bodies[1]
@@ -100,7 +103,7 @@ class Boto3(Client):
         client, path = self.client(), self.file("large", self.large)
         client.upload_file(str(path), self.bucket, "boto3/large", Config=config)
         etag = client.head_object(Bucket=self.bucket, Key="boto3/large")["ETag"]
-        assert etag.strip('"').endswith(f"-{PARTS}"), f"{etag} is not of {PARTS} parts"
+        assert self.sealed or etag.strip('"').endswith(f"-{PARTS}"), f"{etag} is not of {PARTS} parts"
         back = self.file("back")
         client.download_file(self.bucket, "boto3/large", str(back), Config=config)
         same(back.read_bytes(), self.large, "multipart")
@@ -122,7 +125,7 @@ class Boto3(Client):
             client.put_object(Bucket=self.bucket, Key=key, Body=self.small, ChecksumAlgorithm=algorithm)
             answer = client.get_object(Bucket=self.bucket, Key=key, ChecksumMode="ENABLED")
             same(answer["Body"].read(), self.small, algorithm)
-            assert answer.get(f"Checksum{algorithm}"), f"no {algorithm} came back"
+            assert self.sealed or answer.get(f"Checksum{algorithm}"), f"no {algorithm} came back"
 
 
 class AwsCli(Client):
@@ -155,7 +158,7 @@ class AwsCli(Client):
         self.aws("s3", "cp", self.file("large", self.large), f"s3://{self.bucket}/aws/large")
         head = self.aws("s3api", "head-object", "--bucket", self.bucket, "--key", "aws/large", text=True)
         etag = json.loads(head)["ETag"]
-        assert etag.strip('"').endswith(f"-{PARTS}"), f"{etag} is not of {PARTS} parts"
+        assert self.sealed or etag.strip('"').endswith(f"-{PARTS}"), f"{etag} is not of {PARTS} parts"
         self.aws("s3", "cp", f"s3://{self.bucket}/aws/large", self.file("back"))
         same(self.file("back").read_bytes(), self.large, "multipart")
 
@@ -217,7 +220,7 @@ class Rclone(Client):
     def checksum(self):
         wanted = hashlib.md5(self.small).hexdigest()
         said = self.rclone("md5sum", self.where("small"), text=True).split()[0]
-        assert said == wanted, f"{said} is not {wanted}"
+        assert self.sealed or said == wanted, f"{said} is not {wanted}"
 
 
 class S3cmd(Client):
@@ -244,7 +247,7 @@ class S3cmd(Client):
 
     def checksum(self):
         said = self.s3cmd("info", f"s3://{self.bucket}/s3cmd/small", text=True)
-        assert hashlib.md5(self.small).hexdigest() in said, said
+        assert self.sealed or hashlib.md5(self.small).hexdigest() in said, said
 
 
 class S5cmd(Client):

@@ -95,6 +95,30 @@ class Site:
         for number, (name, scheme, mode, target, words) in enumerate(modes):
             port = self.relay(f"relay-{number}", mode, target, *words)
             yield name, f"{scheme}://localhost:{port}"
+        # Over TLS to the server: another relay on the way does that, as a trunk would.
+        way = self.relay("relay-via", "http", self.secure, *begun, *quick)
+        gateways = [
+            ("s3 gateway", self.plain, "", ""),
+            ("s3 gateway, encrypted", self.plain, "", 'encrypt = "main"'),
+            ("s3 gateway, via TLS", self.secure, f'via = "127.0.0.1:{way}"', ""),
+        ]
+        for number, (name, target, more, rule) in enumerate(gateways):
+            yield name, f"http://localhost:{self.gateway(f'gateway-{number}', target, more, rule)}"
+
+    def gateway(self, name, target, more, rule):
+        """`relay s3` in front of a server, which takes the same credentials as the gateway."""
+        port = free_port()
+        config = self.work / f"{name}.toml"
+        config.write_text(
+            f'listen = "127.0.0.1:{port}"\norigin = "http://localhost:{target}"\n{more}\nmanage-buckets = true\n'
+            f'credentials = {{ access-key = "{clients.ACCESS}", secret-env = "ROOT_SECRET_KEY" }}\n'
+            f'client = [{{ access-key = "{clients.ACCESS}", secret-env = "ROOT_SECRET_KEY" }}]\n'
+            f'key = [{{ name = "main", command = ["printf", "{"5a" * 32}"] }}]\n'
+            f'[[bucket]]\nname = "*"\n{rule}\n'
+        )
+        self.start(name, self.binary, "relay", "s3", "--config", config)
+        wait_for(port)
+        return port
 
     def end(self):
         for process in reversed(self.processes):
@@ -154,6 +178,7 @@ def main():
             for name in chosen:
                 directory = site.work / "files" / bucket / name
                 client = clients.ALL[name](tools, url, site.ca, bucket, directory, bodies)
+                client.sealed = "encrypted" in mode
                 direct = (tools, f"https://localhost:{site.secure}", site.ca, bucket, directory / "direct", bodies)
                 row = {"mode": mode, "client": name}
                 for check, run in client.checks().items():
