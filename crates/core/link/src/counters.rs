@@ -73,11 +73,13 @@ impl Tally {
         Self { packets, bytes }
     }
 
-    /// What is left when `part` of it is gone.
-    pub(crate) const fn less(self, part: Self) -> Self {
+    /// What is left when `part` of it is gone. Where it never was there, what is left is more than any balance
+    /// holds, and [`LaneCounters::check`] finds it: zero would hide it.
+    pub(crate) fn less(self, part: Self) -> Self {
+        let bytes = self.bytes.get().checked_sub(part.bytes.get());
         Self {
-            packets: self.packets.saturating_sub(part.packets),
-            bytes: self.bytes.saturating_sub(part.bytes),
+            packets: self.packets.checked_sub(part.packets).unwrap_or(u64::MAX),
+            bytes: Bytes::new(bytes.unwrap_or(u64::MAX)),
         }
     }
 }
@@ -85,6 +87,7 @@ impl Tally {
 impl Add for Tally {
     type Output = Self;
 
+    /// Saturates: what is no balance any more does not become one by going round.
     fn add(self, other: Self) -> Self {
         Self {
             packets: self.packets.saturating_add(other.packets),
@@ -125,6 +128,14 @@ impl LaneCounters {
 // === impl PathCounters ===
 
 impl PathCounters {
+    /// [`LaneCounters::check`] of both directions; the direction that fails it.
+    pub fn check(&self) -> Result<(), (Direction, NotConserved)> {
+        Direction::BOTH.into_iter().try_for_each(|direction| {
+            let lane = self.direction(direction).check();
+            lane.map_err(|error| (direction, error))
+        })
+    }
+
     /// The counters of one direction.
     #[must_use]
     pub const fn direction(&self, direction: Direction) -> &LaneCounters {
@@ -132,5 +143,47 @@ impl PathCounters {
             Direction::Forward => &self.forward,
             Direction::Backward => &self.backward,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally(packets: u64) -> Tally {
+        Tally::new(packets, Bytes::new(packets * 1_500))
+    }
+
+    #[test]
+    fn a_packet_that_vanishes_is_found_in_its_direction() {
+        let whole = LaneCounters {
+            offered: tally(7),
+            delivered: tally(4),
+            queued: tally(3),
+            ..LaneCounters::default()
+        };
+        let torn = LaneCounters {
+            queued: tally(2),
+            ..whole
+        };
+        let path = |forward, backward| PathCounters { forward, backward };
+        assert_eq!(path(whole, whole).check(), Ok(()));
+        let (direction, error) = path(whole, torn).check().unwrap_err();
+        assert_eq!(direction, Direction::Backward);
+        assert_eq!(*error.counters, torn);
+    }
+
+    #[test]
+    fn what_is_taken_away_and_never_was_there_is_found_too() {
+        assert_eq!(tally(3).less(tally(1)), tally(2));
+        // Zero waiting packets would balance these books.
+        let queued = tally(1).less(tally(2));
+        let lane = LaneCounters {
+            offered: tally(4),
+            delivered: tally(4),
+            queued,
+            ..LaneCounters::default()
+        };
+        assert!(lane.check().is_err(), "{lane:?}");
     }
 }

@@ -69,10 +69,14 @@ impl<T: Clone> Lane<T> {
         }
     }
 
-    /// Counts the schedule's times from `now` on.
+    /// Counts the times of schedule and trace from `now` on. An outage of before is over.
     pub(crate) fn start_schedule(&mut self, now: Time) {
         self.advance(now);
+        let held = self.schedule.reach(now).is_held();
         self.schedule.start(now);
+        if let Some(bottleneck) = &mut self.bottleneck {
+            bottleneck.restart(now, held);
+        }
     }
 
     pub(crate) fn offer(&mut self, now: Time, item: Item<T>) {

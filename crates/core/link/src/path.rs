@@ -32,9 +32,9 @@ impl<T: Clone> Path<T> {
         })
     }
 
-    /// Counts the schedules' times from `now` on instead of from [`Time::ZERO`]: a driver that has to
+    /// Counts the times of schedules and traces from `now` on instead of from [`Time::ZERO`]: a driver that has to
     /// prepare something on the path starts them when the preparation is over. What has not left the
-    /// bottleneck yet obeys the schedule as it then is.
+    /// bottleneck yet obeys the schedule as it then is, and an outage of before is over.
     pub fn start_schedule(&mut self, now: Time) {
         self.forward.start_schedule(now);
         self.backward.start_schedule(now);

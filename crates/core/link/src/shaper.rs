@@ -83,6 +83,19 @@ impl Shaper {
         }
     }
 
+    /// A trace begins again at `now`, and what was `held` waits no longer. A packet under serialisation keeps
+    /// its time.
+    pub(crate) fn restart(&mut self, now: Time, held: bool) {
+        match self {
+            Self::Steady(steady) if held => {
+                steady.free_at = steady.free_at.min(now);
+                steady.rounded_up = 0;
+            }
+            Self::Steady(_) => {}
+            Self::Traced(player) => player.restart(now),
+        }
+    }
+
     /// Starts nothing before `at`.
     pub(crate) fn wait_until(&mut self, at: Time) {
         match self {

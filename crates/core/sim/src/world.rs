@@ -193,6 +193,11 @@ impl World {
         self.paths[path.0].larger_header = bytes;
     }
 
+    /// Counts the times of a path's schedule and traces from now on.
+    pub fn start_schedule(&mut self, path: PathId) {
+        self.paths[path.0].path.start_schedule(self.now);
+    }
+
     /// Where the packets of a path are.
     #[must_use]
     pub fn counters(&self, path: PathId) -> PathCounters {

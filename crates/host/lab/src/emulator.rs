@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `counters`, or an empty line | [`Event::Counters`], everything since the start |
 //! | `read` | [`Event::Interval`], everything since the last `read`; [`Interval::problems`] judges it |
-//! | `start` | none; the schedules of the path count from now on instead of from the start |
+//! | `start` | none; the schedules and traces of the path count from now on instead of from the start |
 //! | `sample SECONDS` (0.001 or more) | none at once; from then on an [`Event::Sample`] every so often |
 //! | `sample off` | none; the samples end |
 //! | `quiet SECONDS` (0.001 or more) | [`Event::Quiet`] as soon as the path is empty and nothing has come or gone for so long; a later one replaces it |
@@ -52,7 +52,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
-use link::{InvalidPath, PathSpec};
+use link::{Direction, InvalidPath, NotConserved, PathSpec};
 use serde::{Deserialize, Serialize};
 use sys::isolation::pass_descriptor;
 use sys::realtime::{self, Priority};
@@ -119,6 +119,15 @@ pub enum EmulatorError {
         /// What the kernel said.
         #[source]
         source: io::Error,
+    },
+    /// Packets appeared or vanished inside of the link: a bug of ours, and nothing counts that it carried.
+    #[error("the link's books of the {direction} direction do not balance; please report this")]
+    NotConserved {
+        /// Which direction.
+        direction: Direction,
+        /// What does not add up.
+        #[source]
+        source: NotConserved,
     },
     /// Waiting failed.
     #[error("cannot wait for packets")]
@@ -201,12 +210,12 @@ pub fn run(
             continue;
         }
         let Some(orders) = commands.read()? else {
-            return report::write(reports, &Event::Stopped(driver.counters()));
+            return report::write(reports, &Event::Stopped(driver.counters()?));
         };
         for order in orders {
             let answer = match order {
-                Order::Counters => Event::Counters(driver.counters()),
-                Order::Read => Event::Interval(driver.interval()),
+                Order::Counters => Event::Counters(driver.counters()?),
+                Order::Read => Event::Interval(driver.interval()?),
                 Order::Unknown(command) => Event::Refused { command },
                 Order::Quiet(lasting) => {
                     silence = Some(Silence::awaited(&driver, lasting));

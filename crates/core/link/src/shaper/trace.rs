@@ -47,6 +47,8 @@ pub enum InvalidTrace {
 #[derive(Debug)]
 pub(crate) struct Player {
     trace: Trace,
+    /// When the trace began.
+    started_at: Time,
     place: Place,
     /// Bytes that the slot at `place` still carries.
     left: u64,
@@ -182,12 +184,30 @@ impl Player {
             left: trace.bytes(place),
             place,
             trace,
+            started_at: Time::ZERO,
             not_before: Time::ZERO,
         }
     }
 
+    /// Begins the trace again.
+    pub(crate) fn restart(&mut self, now: Time) {
+        self.place = Place { cycle: 0, slot: 0 };
+        self.left = self.trace.bytes(self.place);
+        self.started_at = now;
+        self.not_before = now;
+    }
+
+    fn time(&self, place: Place) -> Time {
+        self.started_at + self.trace.time(place).since(Time::ZERO)
+    }
+
+    /// The first slot that is not before `at`.
+    fn find(&self, at: Time) -> Place {
+        self.trace.find(Time::ZERO + at.since(self.started_at))
+    }
+
     pub(crate) fn starts_at(&self, arrived_at: Time) -> Time {
-        self.trace.time(self.place_for(arrived_at))
+        self.time(self.place_for(arrived_at))
     }
 
     /// What the slot that starts at `start_at` still carries.
@@ -205,12 +225,12 @@ impl Player {
         self.move_to(start_at);
         let mut wanted = bytes.get();
         loop {
-            let at = self.trace.time(self.place);
+            let at = self.time(self.place);
             if at == Time::MAX {
                 return at;
             }
             if schedule.reach(at).is_held() {
-                self.place = self.trace.find(schedule.until());
+                self.place = self.find(schedule.until());
                 self.left = self.trace.bytes(self.place);
                 continue;
             }
@@ -237,10 +257,10 @@ impl Player {
         } else {
             self.trace.after(self.place)
         };
-        if self.trace.time(next) >= from {
+        if self.time(next) >= from {
             next
         } else {
-            self.trace.find(from)
+            self.find(from)
         }
     }
 

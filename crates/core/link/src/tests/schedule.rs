@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Change, Outage};
+use crate::{Change, Outage, Trace};
 
 fn changed(change: Change) -> PathSpec {
     let mut path = spec(
@@ -143,6 +143,71 @@ fn a_schedule_starts_when_the_driver_says() {
         .map(|arrival| arrival.due_at.as_nanos())
         .collect();
     assert_eq!(due, [114_010_000, 155_010_000]);
+}
+
+#[test]
+fn an_outage_is_over_when_the_schedule_starts_anew() {
+    let outage = Change {
+        at: Duration::from_millis(5),
+        outage: Some(Outage::Hold),
+        ..Change::default()
+    };
+    let spec = changed(outage);
+    let mut path = Path::new(&spec, Duration::ZERO).unwrap();
+    let mut arrivals = Vec::new();
+    let offer = |path: &mut Path<Segments>, ms| {
+        let segments = Segments::single(15);
+        let item = Item {
+            payload: segments,
+            segments,
+        };
+        path.offer(Time::from_millis(ms), Direction::Forward, item);
+    };
+    offer(&mut path, 8);
+    path.start_schedule(Time::from_millis(100));
+    offer(&mut path, 104);
+    offer(&mut path, 106);
+    collect(&mut path, Time::from_millis(900), &mut arrivals);
+    let due: Vec<_> = arrivals
+        .iter()
+        .map(|arrival| arrival.due_at.as_nanos())
+        .collect();
+    // What waited leaves at once, and the outage begins 5 ms after the start, as it did the first time.
+    assert_eq!(due, [110_010_000, 114_010_000]);
+}
+
+#[test]
+fn a_trace_begins_where_the_schedule_does() {
+    let mut spec = changed(Change::default());
+    spec.forward.schedule.clear();
+    spec.forward.rate = None;
+    spec.forward.trace = Some(Trace::parse("4\n30\n").unwrap());
+    let due = |started_ms: u64| {
+        let mut path = Path::new(&spec, Duration::ZERO).unwrap();
+        path.start_schedule(Time::from_millis(started_ms));
+        for _ in 0..3 {
+            let segments = Segments::single(1_500);
+            let item = Item {
+                payload: segments,
+                segments,
+            };
+            path.offer(Time::from_millis(started_ms), Direction::Forward, item);
+        }
+        let mut arrivals = Vec::new();
+        collect(
+            &mut path,
+            Time::from_millis(started_ms + 500),
+            &mut arrivals,
+        );
+        let since = |at: Time| at.since(Time::from_millis(started_ms)).as_millis();
+        arrivals
+            .iter()
+            .map(|arrival| since(arrival.due_at))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(due(0), [14, 40, 44]);
+    // In the middle of a repetition or not: it is the first again.
+    assert_eq!(due(107), due(0));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use link::{Direction, InvalidPath, Item, Path, PathSpec};
+use link::{Direction, InvalidPath, Item, Path, PathCounters, PathSpec};
 use sys::realtime::wait_readable;
 use sys::tun::{Tun, VirtioHeader};
 use units::Time;
@@ -113,13 +113,15 @@ impl<'a> Driver<'a> {
         self.path.start_schedule(self.now());
     }
 
-    pub(super) fn counters(&self) -> Counters {
-        self.meter.totals(&self.path.counters())
+    pub(super) fn counters(&self) -> Result<Counters, EmulatorError> {
+        let counters = conserved(self.path.counters())?;
+        Ok(self.meter.totals(&counters))
     }
 
     /// What happened since this was last asked.
-    pub(super) fn interval(&mut self) -> Interval {
-        self.meter.interval(&self.path.counters())
+    pub(super) fn interval(&mut self) -> Result<Interval, EmulatorError> {
+        let counters = conserved(self.path.counters())?;
+        Ok(self.meter.interval(&counters))
     }
 
     pub(super) fn sample(&mut self) -> Sample {
@@ -222,6 +224,13 @@ impl<'a> Driver<'a> {
     }
 }
 
+/// The counters, if every packet is accounted for: what a link loses or invents measures nothing.
+fn conserved(counters: PathCounters) -> Result<PathCounters, EmulatorError> {
+    let checked = counters.check();
+    checked.map_err(|(direction, source)| EmulatorError::NotConserved { direction, source })?;
+    Ok(counters)
+}
+
 /// Buffers for the largest packets, used again and again; smaller packets get memory of their own size, so
 /// that a long path full of them does not hold a large buffer for each.
 #[derive(Debug, Default)]
@@ -260,5 +269,23 @@ impl Buffers {
         if buffer.len() == LARGEST && self.free.len() < KEPT {
             self.free.push(buffer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn books_that_do_not_balance_end_the_link_and_say_which() {
+        assert!(conserved(PathCounters::default()).is_ok());
+        let mut counters = PathCounters::default();
+        counters.backward.delivered.packets = 1;
+        let error = conserved(counters).unwrap_err();
+        assert!(error.to_string().contains("backward"), "{error}");
+        let source = error.source().unwrap().to_string();
+        assert!(source.starts_with("packets are not conserved"), "{source}");
     }
 }
