@@ -11,12 +11,17 @@ fn main() {
     );
 }
 
-/// The short hash of the checkout; `None` for a source tree without git.
+/// The short hash of the checkout, with `-dirty` where tracked files differ from it; `None` for a source tree
+/// without git. The mark is as old as the last build of this crate.
 fn commit() -> Option<String> {
-    let output = Command::new("git")
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .output()
-        .ok()?;
+    let hash = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    let mark = if changed.is_empty() { "" } else { "-dirty" };
+    Some(format!("{hash}{mark}"))
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
     output
         .status
         .success()

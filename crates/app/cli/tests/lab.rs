@@ -440,6 +440,12 @@ fn a_link_that_dies_ends_the_run_with_its_name() {
     talk.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3), "{said}");
     assert!(said.contains("the link ended (signal: 9"), "{said}");
+    let kept: Document = serde_json::from_str(&bench.text("result.json")).unwrap();
+    let why = kept.broken.unwrap();
+    assert!(why.contains("the link ended (signal: 9"), "{why}");
+    assert!(!kept.order.is_empty() && kept.interrupted && kept.assertions.is_empty());
+    let measured: u64 = kept.cells[0].arms.iter().map(|arm| arm.n).sum();
+    assert_eq!(measured, 2 * kept.order.len() as u64);
     bench.expect_nothing_left();
 }
 

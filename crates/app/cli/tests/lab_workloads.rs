@@ -326,6 +326,10 @@ fn a_rival_s_loss_and_the_shares_of_all_are_measured() {
         parallel = 3
         "#,
     );
+    // Before and after all, after every block, and after the rival was measured alone.
+    let path = &only(&document).path;
+    let right = path.checks - path.invalid_checks;
+    assert!(right >= document.order.len() as u64 + 3, "{path:?}");
     let ceiling = only(&document).ceiling_bps.unwrap();
     // Acknowledgements are counted: one that ends a recovery brings at once what had arrived before, a window at
     // most, which is what the path and its queue hold: twice 20 ms of 50 Mbit/s.

@@ -111,10 +111,7 @@ fn baseline_rtt_s(evidence: &Evidence) -> f64 {
 }
 
 fn failures(measured: &[&Measured]) -> Option<String> {
-    let failed = || {
-        let transfers = measured.iter().flat_map(|arm| &arm.transfers);
-        transfers.filter_map(|transfer| transfer.failure.as_deref())
-    };
+    let failed = || measured.iter().flat_map(|arm| arm.failures());
     let first = failed().next()?;
     Some(format!(
         "{} transfers failed; the first: {first}",

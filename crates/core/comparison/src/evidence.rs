@@ -30,7 +30,7 @@ pub struct Measured {
     /// The same for every hop of the payload.
     pub legs: Vec<Leg>,
     /// The first transfer through a pool that was connected but not primed.
-    pub first_unprimed_s: Option<f64>,
+    pub first_unprimed: Option<Transfer>,
     /// TCP's state over the transfer that took the median time.
     pub series: Option<Series>,
     /// Kernel counters summed over the arm's blocks, such as `origin: TcpRetransSegs`.
@@ -119,6 +119,12 @@ impl Measured {
     pub fn values(&self, measure: Measure) -> Vec<f64> {
         let values = self.good().map(|transfer| transfer.value(measure));
         values.flatten().collect()
+    }
+
+    /// Those that were asked for and went wrong, the one through an unprimed pool too.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = &str> {
+        let transfers = self.transfers.iter().chain(&self.first_unprimed);
+        transfers.filter_map(|transfer| transfer.failure.as_deref())
     }
 
     /// Transfers that count, each with its round: how many blocks of this arm came before. A block ends

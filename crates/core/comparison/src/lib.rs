@@ -17,7 +17,7 @@ pub use assertions::assertions;
 pub use cell::{cells, measure};
 pub use evidence::{Evidence, Measured, Predicted, Rivals, Transfer};
 pub use random::SplitMix64;
-pub use schedule::{Block, draw, round, rounds};
+pub use schedule::{Block, conduct, draw, round, rounds};
 pub use statistics::{
     Interval, Test, buffer_delay, cliffs_delta, difference_interval, harm, is_precise, jain,
     mann_whitney, median_interval, quantile, ratio_interval, shift, shift_of_pairs, signed_rank,

@@ -3,6 +3,7 @@
 //! that a drift of the machine meets all arms alike and the n-th block of one arm ran near the n-th of
 //! another. Blocks are long enough to show what reuse brings.
 
+use record::lab::Conduct;
 use scenario::Scenario;
 
 use crate::SplitMix64;
@@ -22,6 +23,19 @@ pub fn draw(scenario: &Scenario, seed: u64) -> Vec<Block> {
     (0..rounds(scenario))
         .flat_map(|number| round(scenario, seed, number))
         .collect()
+}
+
+/// How the scenario asks for transfers to be repeated, for the document.
+#[must_use]
+pub fn conduct(scenario: &Scenario) -> Conduct {
+    let experiment = &scenario.experiment;
+    Conduct {
+        runs: experiment.runs.into(),
+        block: experiment.block.into(),
+        warm_up: experiment.warm_up.into(),
+        precision: experiment.precision.map(scenario::Share::as_f64),
+        max_runs: experiment.precision.map(|_| experiment.most_runs().into()),
+    }
 }
 
 /// Rounds that the asked runs make.

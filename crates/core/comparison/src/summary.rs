@@ -73,7 +73,11 @@ pub(crate) fn arm(measured: &Measured, frame: &Frame) -> Arm {
         samples_bps: rates,
         reported_s: Vec::new(),
         reported_bps: Vec::new(),
-        first_unprimed_s: measured.first_unprimed_s,
+        first_unprimed_s: measured
+            .first_unprimed
+            .as_ref()
+            .filter(|transfer| transfer.failure.is_none())
+            .map(|transfer| transfer.seconds),
         counters: measured.counters.clone(),
         retransmissions: retransmissions(measured),
         series: measured.series.clone(),

@@ -26,6 +26,13 @@ pub struct Document {
     pub seed: u64,
     /// Whether the run was cut short (Ctrl-C): what is here was measured, the rest is missing.
     pub interrupted: bool,
+    /// Why the run ended before its time, where something broke, such as the link: what is here was measured
+    /// before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
+    /// How transfers were repeated, as the scenario asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conduct: Option<Conduct>,
     /// The order of blocks as it was run, such as `relay 100 KiB`.
     pub order: Vec<String>,
     /// One cell per workload and combination of factors.
@@ -34,6 +41,23 @@ pub struct Document {
     pub priming: Vec<Priming>,
     /// Assertions of the scenario and how they went.
     pub assertions: Vec<Assertion>,
+}
+
+/// How often and in what order transfers are asked for.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct Conduct {
+    /// Transfers of each arm and workload that count.
+    pub runs: u64,
+    /// Consecutive transfers of a block that count.
+    pub block: u64,
+    /// Transfers at the beginning of each block that are done and do not count.
+    pub warm_up: u64,
+    /// Share of the median within which its 95 % interval is asked to lie; absent where `runs` alone count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<f64>,
+    /// Transfers of each arm and workload at which `precision` gives up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runs: Option<u64>,
 }
 
 /// One workload under one combination of factors.
@@ -86,16 +110,42 @@ pub enum Measure {
 pub struct PathCheck {
     /// RTT the scenario asks for.
     pub rtt_asked_s: f64,
-    /// Median RTT that endpoints measured.
+    /// Median RTT that endpoints measured. It and the rates are those of the first network; `networks` has
+    /// each, where arms have several.
     pub rtt_achieved_s: Option<f64>,
     /// Rate the scenario asks for, towards the origin.
     pub rate_asked_bps: f64,
-    /// Rate that the receiving endpoint measured.
+    /// Rate that the receiving endpoint measured, the origin.
     pub rate_achieved_bps: Option<f64>,
+    /// Rate the scenario asks for, towards the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backward_rate_asked_bps: Option<f64>,
+    /// Rate that the client measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backward_rate_achieved_bps: Option<f64>,
+    /// What the scenario asks of the path and no check looked at, in words: a path is right but for this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchecked: Vec<String>,
+    /// Where arms have networks of their own, each of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkCheck>,
     /// Checks made.
     pub checks: u64,
     /// Checks that failed, after which a block was repeated.
     pub invalid_checks: u64,
+}
+
+/// A network of some arms as its endpoints saw it.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct NetworkCheck {
+    /// The first of its arms.
+    pub arm: String,
+    /// Median RTT.
+    pub rtt_achieved_s: Option<f64>,
+    /// Rate towards the origin.
+    pub rate_achieved_bps: Option<f64>,
+    /// Rate towards the client.
+    pub backward_rate_achieved_bps: Option<f64>,
 }
 
 /// One way of doing the workload.

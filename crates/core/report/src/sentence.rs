@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use record::explain::{Document, Evidence, Finding, Prediction, Severity, Steps};
-use record::lab::{Arm, Cell, Comparison, PathCheck, Priming};
+use record::lab::{Arm, Cell, Comparison, Conduct, PathCheck, Priming};
 
 use crate::limits;
 use crate::measure::Measured;
@@ -44,6 +44,24 @@ pub(crate) fn path(path: &PathCheck) -> String {
         rate(path.rate_asked_bps),
         measured(path.rate_achieved_bps.map(rate)),
     );
+    if let Some(asked) = path.backward_rate_asked_bps {
+        let _ = write!(
+            text,
+            "; {} back asked, {}",
+            rate(asked),
+            measured(path.backward_rate_achieved_bps.map(rate)),
+        );
+    }
+    for network in &path.networks {
+        let _ = write!(
+            text,
+            "; network of {}: RTT {}, {}, {} back",
+            network.arm,
+            measured(network.rtt_achieved_s.map(seconds)),
+            measured(network.rate_achieved_bps.map(rate)),
+            measured(network.backward_rate_achieved_bps.map(rate)),
+        );
+    }
     if path.checks > 0 {
         let _ = write!(text, "; {} checks", path.checks);
     }
@@ -54,6 +72,36 @@ pub(crate) fn path(path: &PathCheck) -> String {
             path.invalid_checks
         );
     }
+    if !path.unchecked.is_empty() {
+        let _ = write!(text, "; not checked: {}", path.unchecked.join(", "));
+    }
+    text
+}
+
+/// How transfers were repeated.
+pub(crate) fn conduct(conduct: &Conduct) -> String {
+    let of =
+        |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let warm_up = match conduct.warm_up {
+        0 => "no warm-up".to_owned(),
+        count => format!("{count} more at the start of each as a warm-up that does not count"),
+    };
+    let mut text = format!(
+        "{} of each arm and workload, in blocks of {}, {warm_up}",
+        of(conduct.runs, "transfer"),
+        conduct.block,
+    );
+    if let Some(share) = conduct.precision {
+        let _ = write!(
+            text,
+            "; further rounds until the 95 % interval of every median lies within {} of it",
+            percent(share)
+        );
+    }
+    if let Some(most) = conduct.max_runs {
+        let _ = write!(text, ", at most {most}");
+    }
+    text.push('.');
     text
 }
 

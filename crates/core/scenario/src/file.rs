@@ -43,10 +43,21 @@ pub enum FileError {
 /// # Errors
 /// Everything that is wrong in any combination of its factors.
 pub fn read(text: &str) -> Result<Vec<Variant>, FileError> {
+    read_for(text, |_| Vec::new())
+}
+
+/// The same for somebody who can't play every sound scenario and says what is `beyond` him.
+///
+/// # Errors
+/// Everything that is wrong or beyond him in any combination of its factors, together.
+pub fn read_for(
+    text: &str,
+    beyond: impl Fn(&Scenario) -> Vec<Problem>,
+) -> Result<Vec<Variant>, FileError> {
     let document = text
         .parse::<toml::Table>()
         .map_err(|source| FileError::Syntax { source })?;
-    expand(&document).map_err(|problems| FileError::Unsound { problems })
+    expand_for(&document, beyond).map_err(|problems| FileError::Unsound { problems })
 }
 
 /// Every combination of the factors of a document, in the order of their values, the last factor
@@ -56,6 +67,13 @@ pub fn read(text: &str) -> Result<Vec<Variant>, FileError> {
 /// Everything that is wrong: with the factors, with fields, and between them. A problem that only some
 /// combinations have names them.
 pub fn expand(document: &toml::Table) -> Result<Vec<Variant>, Vec<Problem>> {
+    expand_for(document, |_| Vec::new())
+}
+
+fn expand_for(
+    document: &toml::Table,
+    beyond: impl Fn(&Scenario) -> Vec<Problem>,
+) -> Result<Vec<Variant>, Vec<Problem>> {
     let combinations = factors::combinations(document)?;
     let total = combinations.len();
     let mut variants = Vec::new();
@@ -63,7 +81,9 @@ pub fn expand(document: &toml::Table) -> Result<Vec<Variant>, Vec<Problem>> {
     for combination in combinations {
         match document::scenario(&combination.document) {
             Ok(scenario) => {
-                found.add(&combination.factors, scenario.problems());
+                let mut problems = scenario.problems();
+                problems.extend(beyond(&scenario));
+                found.add(&combination.factors, problems);
                 variants.push(Variant {
                     factors: combination.factors,
                     scenario,

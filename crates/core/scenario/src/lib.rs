@@ -44,7 +44,7 @@ pub use assertion::{
     Assertion, Comparison, Dimension, Ground, ParseAssertionError, Quantity, Statistic,
 };
 pub use experiment::{Capture, Experiment, Share};
-pub use file::{FileError, Variant, expand, read};
+pub use file::{FileError, Variant, expand, read, read_for};
 pub use host::{Host, HostName, Stack, TcpKnobs, Threshold};
 pub use path::{
     CoDelSetting, DisciplineSetting, IpVersion, JitterSetting, LossSetting, OrderSetting,

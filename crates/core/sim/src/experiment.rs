@@ -12,8 +12,10 @@ use comparison::{Evidence, Measured, Rivals, SplitMix64};
 use congestion::ParseAlgorithmError;
 use link::InvalidPath;
 use record::Manifest;
-use record::lab::{Document, PathCheck, Priming, VERSION};
-use scenario::{Arm, HostName, IpVersion, Problem, Relay, RelayMode, Scenario, Tls, Workload};
+use record::lab::{Conduct, Document, PathCheck, Priming, VERSION};
+use scenario::{
+    Arm, Flow, HostName, IpVersion, Problem, Relay, RelayMode, Scenario, Tls, Workload,
+};
 use tcp::Config;
 use units::{Bytes, Rate};
 
@@ -167,6 +169,13 @@ pub(crate) fn play(
         scenario: scenario.name.clone(),
         seed,
         interrupted: false,
+        broken: None,
+        // Virtual time makes the asked runs and no more.
+        conduct: Some(Conduct {
+            precision: None,
+            max_runs: None,
+            ..comparison::conduct(scenario)
+        }),
         order,
         cells,
         priming,
@@ -243,6 +252,7 @@ impl Stage<'_> {
             let mut block = self.block(arm, hosts, &hops, seed)?;
             primed.append(&mut block.primed);
             block.invite_rivals(workload, hosts)?;
+            block.start_schedule();
             let share = transfer::Share::begin(&block);
             let before = measured.transfers.len();
             let counts = (experiment.warm_up, experiment.block);
@@ -281,6 +291,7 @@ impl Stage<'_> {
             let mut block = self.block(arm, hosts, &hops, seed)?;
             // Its time is told, and nothing else of it.
             block.sampling = None;
+            block.start_schedule();
             transfer::play(
                 arm,
                 workload,
@@ -289,10 +300,7 @@ impl Stage<'_> {
                 &mut alone,
                 &mut Vec::new(),
             );
-            let first = alone.transfers.first();
-            measured.first_unprimed_s = first
-                .filter(|transfer| transfer.failure.is_none())
-                .map(|transfer| transfer.seconds);
+            measured.first_unprimed = alone.transfers.into_iter().next();
         }
         measured.rivals = Rivals::mean(&rivals);
         measured.series = transfer::representative(&measured.transfers, &mut series);
@@ -319,6 +327,7 @@ impl Stage<'_> {
     ) -> Result<Vec<f64>, SimulateError> {
         let mut block = self.block(arm, hosts, &[], seed)?;
         block.invite_rivals(workload, hosts)?;
+        block.start_schedule();
         let share = transfer::Share::begin(&block);
         let until = block.programs.world.now() + span;
         block.programs.pass(until);
@@ -362,11 +371,16 @@ fn blocks_of(scenario: &Scenario) -> u32 {
 pub(crate) fn as_asked(scenario: &Scenario) -> PathCheck {
     let rtt = scenario.path.rtt.get().as_secs_f64();
     let rate = scenario.path.bottleneck_rate().bits_per_s() as f64;
+    let backward = scenario.path.bottleneck_rate_of(Flow::Down);
+    let bounded = backward < Rate::bit_per_s(u64::MAX);
+    let backward = bounded.then(|| backward.bits_per_s() as f64);
     PathCheck {
         rtt_asked_s: rtt,
         rtt_achieved_s: Some(rtt),
         rate_asked_bps: rate,
         rate_achieved_bps: Some(rate),
+        backward_rate_asked_bps: backward,
+        backward_rate_achieved_bps: backward,
         ..PathCheck::default()
     }
 }

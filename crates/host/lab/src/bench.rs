@@ -49,6 +49,7 @@ use crate::worker::{Worker, WorkerError};
 use self::link::{Link, Netem};
 pub use crate::tap::TapError;
 pub use crate::worker::WorkerError as ProcessError;
+pub use command::quoted;
 pub use error::BenchError;
 pub use explain::ExplainError;
 pub use host::HostError;
@@ -200,6 +201,8 @@ impl Bench {
         // Without its link the path is gone, and the probe would only say that.
         self.link.expect_alive(A_MEASUREMENT)?;
         self.drain()?;
+        // Every check sees the same part of it, its beginning.
+        self.link.start_schedule()?;
         let end = |place| {
             let node = self.topology.node(place);
             End {

@@ -22,8 +22,10 @@ use record::lab::{Document, Priming};
 use scenario::{Problem, Scenario, Variant};
 use units::Rate;
 
+pub use crate::bench::quoted;
 use crate::bench::{BenchError, Benches};
 use crate::experiment::apparatus::Apparatus as _;
+pub use crate::experiment::beyond::problems;
 use crate::experiment::run::Run;
 pub use crate::experiment::sweep::run;
 use comparison::{Predicted, Transfer};
@@ -74,8 +76,9 @@ pub enum Progress<'a> {
         /// Why the link is less punctual than it could be, and what that costs.
         unpunctual: Option<&'a str>,
     },
-    /// Endpoints measured the path.
-    Path(&'a record::lab::PathCheck),
+    /// Endpoints measured the path of a network thoroughly; beside it what of the scenario's path they did not
+    /// look at.
+    Path(&'a record::lab::NetworkCheck, &'a [String]),
     /// A relay's pool is ready.
     Primed(&'a Priming),
     /// A block begins.
@@ -190,7 +193,7 @@ pub fn stand(
     options: &Options,
     ready: &mut dyn FnMut(&[String]),
 ) -> Result<(), LabError> {
-    let problems = beyond::problems(scenario, options.backend);
+    let problems = problems(scenario, options.backend);
     if !problems.is_empty() {
         return Err(LabError::Beyond { problems });
     }

@@ -9,6 +9,7 @@ mod shell;
 mod view;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: Lab) -> Result<ExitCode, Failure> {
 }
 
 fn check_scenario(arguments: &LabCheck) -> Result<ExitCode, Failure> {
-    let variants = read(&arguments.scenario)?;
+    let variants = read_for(&arguments.scenario, Backend::Ours)?;
     let path = arguments.scenario.display();
     let Some(Variant { scenario, .. }) = variants.first() else {
         return Ok(ExitCode::SUCCESS);
@@ -73,7 +74,7 @@ pub(crate) fn combination(variant: &Variant) -> String {
 }
 
 fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
-    let mut variants = read(&arguments.scenario)?;
+    let mut variants = read_for(&arguments.scenario, backend(arguments.link))?;
     if let Some(runs) = arguments.runs {
         for variant in &mut variants {
             let experiment = &mut variant.scenario.experiment;
@@ -109,7 +110,7 @@ fn run_scenario(arguments: &LabRun) -> Result<ExitCode, Failure> {
 
 /// A scenario's network until a signal comes.
 fn keep_up(arguments: &LabUp) -> Result<ExitCode, Failure> {
-    let variants = read(&arguments.scenario)?;
+    let variants = read_for(&arguments.scenario, backend(arguments.link))?;
     let scenario = first(&arguments.scenario, &variants)?;
     let options = isolated(Options {
         binary: std::env::current_exe().environment("cannot find this program's own file")?,
@@ -194,6 +195,11 @@ fn publish(arguments: &LabRun, out: &Path, outcome: &Outcome) -> Result<ExitCode
     }
     output::say(&format!("\nreport: {}", path.display()));
 
+    if let Some(why) = &document.broken {
+        let error =
+            anyhow::anyhow!("the run was broken off, and what was measured before is kept: {why}");
+        return Err(Failure::new(Kind::Environment, error));
+    }
     if document.interrupted {
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -216,6 +222,13 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Variant>, Failure> {
     read_by(path, scenario::read)
 }
 
+/// The same, and refuses with the rest what the lab can't play.
+fn read_for(path: &Path, backend: Backend) -> Result<Vec<Variant>, Failure> {
+    read_by(path, |text| {
+        scenario::read_for(text, |scenario| experiment::problems(scenario, backend))
+    })
+}
+
 /// The same by a reader other than [`scenario::read`], with the traces that stand beside the file.
 pub(crate) fn read_by(
     path: &Path,
@@ -225,17 +238,29 @@ pub(crate) fn read_by(
     let mut variants =
         reader(&text).usage(format!("`{}` is not a sound scenario", path.display()))?;
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    let mut bad = BTreeSet::new();
     for variant in &mut variants {
         for trace in variant.scenario.path.traces_mut() {
             let file = folder.join(trace.name());
-            let text = std::fs::read_to_string(&file)
-                .usage(format!("cannot read the trace `{}`", file.display()))?;
-            trace
-                .read(&text)
-                .usage(format!("`{}` is not a trace", file.display()))?;
+            let name = file.display();
+            match std::fs::read_to_string(&file) {
+                Err(error) => {
+                    bad.insert(format!("cannot read the trace `{name}`: {error}"));
+                }
+                Ok(text) => {
+                    if let Err(error) = trace.read(&text) {
+                        bad.insert(format!("`{name}` is not a trace: {error}"));
+                    }
+                }
+            }
         }
     }
-    Ok(variants)
+    if bad.is_empty() {
+        return Ok(variants);
+    }
+    let bad: Vec<String> = bad.into_iter().collect();
+    let error = anyhow::anyhow!("{}", bad.join("\n  "));
+    Err(Failure::new(Kind::Usage, error))
 }
 
 /// The scenario of the first combination of factors, the only one where a file has none.
@@ -308,15 +333,8 @@ fn stop_at_once() -> ! {
 }
 
 pub(crate) fn manifest() -> Manifest {
-    let command: Vec<String> = std::env::args()
-        .map(|word| {
-            if word.contains(' ') {
-                format!("'{word}'")
-            } else {
-                word
-            }
-        })
-        .collect();
+    let words = std::env::args_os().map(|word| experiment::quoted(&word.to_string_lossy()));
+    let command: Vec<String> = words.collect();
     let read = |path: &str| {
         std::fs::read_to_string(path)
             .ok()

@@ -81,6 +81,16 @@ fn header(page: &mut Page, document: &Document) {
     let sentence = headline::of(document);
     let sentence = sentence.unwrap_or_else(|| "No two arms were measured.".into());
     page.element("<h1>", &sentence, "</h1>\n");
+    if let Some(conduct) = &document.conduct {
+        page.element("<p>", &sentence::conduct(conduct), "</p>\n");
+    }
+    if let Some(why) = &document.broken {
+        page.element(
+            "<p class=\"warning\">The run was broken off: ",
+            why,
+            "</p>\n",
+        );
+    }
     if document.interrupted {
         page.markup(
             "<p class=\"warning\">The run was interrupted: what stands here was measured, the rest \

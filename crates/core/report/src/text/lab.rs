@@ -24,6 +24,13 @@ pub fn lab(document: &Document, style: Style) -> String {
     if let Some(sentence) = headline::of(document) {
         text.push_str(&paragraph("", &sentence, WIDTH));
     }
+    if let Some(conduct) = &document.conduct {
+        text.push_str(&paragraph("", &sentence::conduct(conduct), WIDTH));
+    }
+    if let Some(why) = &document.broken {
+        let warning = paragraph("Broken off: ", why, WIDTH);
+        line(&mut text, &style.paint(Emphasis::Alarm, warning.trim_end()));
+    }
     if document.interrupted {
         let warning = "Interrupted: what stands here was measured, the rest is missing.";
         line(&mut text, &style.paint(Emphasis::Notice, warning));

@@ -96,6 +96,7 @@ fn cell(name: &str, bytes: u32, floor: f64, derivation: &str, arms: Vec<Arm>) ->
             rate_achieved_bps: Some(99.8e6),
             checks: 24,
             invalid_checks: 1,
+            ..PathCheck::default()
         },
         floor_s: floor,
         floor_derivation: derivation.into(),
@@ -145,6 +146,8 @@ pub(crate) fn lab() -> lab::Document {
         scenario: "c-uploads".into(),
         seed: 20_230_613,
         interrupted: false,
+        broken: None,
+        conduct: None,
         order: vec!["direct 102400 B".into(), "relay 102400 B".into()],
         cells: vec![small(), large()],
         priming: vec![Priming {

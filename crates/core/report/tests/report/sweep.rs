@@ -112,6 +112,7 @@ fn stream(r: usize, l: usize, factors: BTreeMap<String, String>) -> Cell {
             rate_achieved_bps: Some(RATE_BPS * 0.999),
             checks: 12,
             invalid_checks: 0,
+            ..PathCheck::default()
         },
         ceiling_bps: Some(CEILING_BPS),
         comparisons: comparisons.collect(),

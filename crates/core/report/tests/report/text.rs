@@ -1,4 +1,5 @@
 use longhaul_report::text::{Style, explain, lab};
+use record::lab::Conduct;
 
 use crate::{examples, sweep};
 
@@ -127,4 +128,35 @@ fn an_empty_run_is_still_a_report() {
     document.priming.clear();
     document.assertions.clear();
     assert_eq!(lab(&document, Style::Plain), "c-uploads  seed 20230613\n");
+}
+
+#[test]
+fn how_it_was_repeated_and_what_was_not_checked_is_said() {
+    let mut document = examples::lab();
+    document.conduct = Some(Conduct {
+        runs: 20,
+        block: 5,
+        warm_up: 2,
+        precision: Some(0.05),
+        max_runs: Some(60),
+    });
+    let path = &mut document.cells[0].path;
+    path.backward_rate_asked_bps = Some(5e6);
+    path.backward_rate_achieved_bps = Some(4.98e6);
+    path.unchecked = vec!["forward: the queue's size".into()];
+    document.broken = Some("the link ended".into());
+    let text = lab(&document, Style::Plain);
+    let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let html = longhaul_report::html::lab(&document, &[]);
+    for wanted in [
+        "20 transfers of each arm and workload, in blocks of 5, 2 more at the start of each as a warm-up that \
+         does not count; further rounds until the 95 % interval of every median lies within 5.0 % of it, at most \
+         60.",
+        "the link ended",
+        "5.00 Mbit/s back asked, measured 4.98 Mbit/s",
+    ] {
+        assert!(said.contains(wanted), "`{wanted}` in\n{text}");
+        assert!(html.contains(wanted), "`{wanted}` in the page");
+    }
+    assert!(said.contains("not checked: forward: the queue's size"));
 }

@@ -143,6 +143,11 @@ impl Block {
         Ok(())
     }
 
+    /// The path's schedule begins with the first transfer, as in the lab: not with what prepares it.
+    pub(super) fn start_schedule(&mut self) {
+        self.programs.world.start_schedule(self.wan);
+    }
+
     /// The legs between client and origin.
     fn lay_out(
         &mut self,

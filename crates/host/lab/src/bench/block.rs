@@ -10,7 +10,7 @@ use scenario::{Arm, Capture, Flow, Kind, Tls, Workload};
 use super::counters::KernelCounters;
 use super::rivals::Share;
 use super::sampler::{self, Sampler, Snapshot};
-use super::series::{Observation, bits};
+use super::series::{Observation, QueueSample, bits};
 use super::topology::Place;
 use super::{Bench, BenchError, TopologyError, wire};
 use crate::emulator::Interval;
@@ -148,8 +148,7 @@ impl Bench {
                 name: &name,
                 ..whole
             })?;
-            let spoiled = !one.link_problems.is_empty()
-                || one.readings.iter().any(|reading| !reading.is_valid());
+            let spoiled = one.is_spoiled();
             trial.add(one, number.saturating_sub(task.warm_up));
             if spoiled {
                 break;
@@ -160,9 +159,14 @@ impl Bench {
 
     /// The transfers of a job, watched from all sides.
     fn watched(&mut self, job: &Job<'_>) -> Result<Trial, BenchError> {
-        let rivals = self.start_rivals(job.index, job.workload)?;
+        let alone = self.measure_rivals_alone(job.index, job.workload)?;
+        if alone.is_spoiled() {
+            return Ok(alone);
+        }
+        let rivals = self.start_rivals(job.workload)?;
         let watch = self.watch(job)?;
         let mut account = Account::default();
+        self.link.start_schedule()?;
         let seen = self.transfers(job, &mut account)?;
         let after = self.counters()?;
         let counted = difference(&account.counters.take().unwrap_or_default(), &after);
@@ -197,7 +201,7 @@ impl Bench {
             legs: self.leg_captures(job, |place| captures.get(&place).cloned()),
             captures: captures.remove(&Place::Client).into_iter().collect(),
             counters: counted,
-            readings: vec![reading],
+            readings: alone.readings.into_iter().chain([reading]).collect(),
             link_problems,
             rivals,
             ..Trial::default()
@@ -266,8 +270,7 @@ impl Bench {
         }
         let interval = self.scenario.experiment.series_interval();
         let upwards = job.workload.direction() != Flow::Down;
-        // The link's own account begins anew, and speaks of this block only.
-        self.link.read()?;
+        self.start_account()?;
         let sampler = match interval {
             None => None,
             Some(interval) => {
@@ -330,8 +333,7 @@ impl Bench {
         if watch.interval.is_some() {
             self.link.sample(None)?;
         }
-        let (queue, interval) = self.link.read()?;
-        let mut problems = interval.map_or_else(Vec::new, |interval| self.problems_of(&interval));
+        let (queue, mut problems) = self.end_account()?;
         let mut captures = BTreeMap::new();
         for (tap, file, place) in watch.taps {
             match tap.stop() {
@@ -360,6 +362,19 @@ impl Bench {
             captures,
             problems,
         })
+    }
+
+    /// The link's own account begins anew: the next one speaks of what comes now, and of nothing before.
+    pub(super) fn start_account(&mut self) -> Result<(), BenchError> {
+        self.link.read()?;
+        Ok(())
+    }
+
+    /// The queues' samples since [`start_account`](Self::start_account), and what was off about the link.
+    pub(super) fn end_account(&mut self) -> Result<(Vec<QueueSample>, Vec<String>), BenchError> {
+        let (queue, interval) = self.link.read()?;
+        let problems = interval.map_or_else(Vec::new, |interval| self.problems_of(&interval));
+        Ok((queue, problems))
     }
 
     /// Why nothing counts that was measured in this interval.
@@ -434,6 +449,12 @@ impl Seen {
 // === impl Trial ===
 
 impl Trial {
+    /// Whether the path was off meanwhile.
+    pub(super) fn is_spoiled(&self) -> bool {
+        let off = self.readings.iter().any(|reading| !reading.is_valid());
+        off || !self.link_problems.is_empty()
+    }
+
     /// Adds the trial of a single transfer, whose place is `position`.
     fn add(&mut self, one: Self, position: u32) {
         let place = usize::try_from(position).unwrap_or(usize::MAX);

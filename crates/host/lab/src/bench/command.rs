@@ -152,7 +152,8 @@ impl Placeholders {
 }
 
 /// As one word for a POSIX shell. Plain words stay plain, so that a value can be part of a larger word.
-fn quoted(value: &str) -> String {
+#[must_use]
+pub fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
         return value.to_owned();
@@ -168,6 +169,19 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
         command
+    }
+
+    #[test]
+    fn a_shell_reads_words_as_they_were_given() {
+        let words = ["lab", "a b", "", "$(reboot)", "it's", "a;b", "*", "x=1\n2"];
+        let line: Vec<String> = words.into_iter().map(quoted).collect();
+        assert_eq!(line[0], "lab");
+        let shell = shell(&format!(r"printf '%s\0' {}", line.join(" ")))
+            .output()
+            .unwrap();
+        let read = String::from_utf8(shell.stdout).unwrap();
+        let read: Vec<&str> = read.split_terminator('\0').collect();
+        assert_eq!(read, words);
     }
 
     fn run_for(script: &str, name: &str, limit: Duration) -> Ended {

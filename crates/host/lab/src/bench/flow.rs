@@ -207,15 +207,9 @@ fn load(job: &Job<'_>) -> Vec<OsString> {
         Kind::Stream | Kind::Upload | Kind::Download | Kind::Replicate | Kind::Command => {
             if let Some(duration) = workload.duration {
                 say("--duration", duration.to_string());
-            } else if let Some(bytes) = workload.bytes {
-                say("--bytes", format!("{}B", bytes.get()));
             } else {
-                let sizes: Vec<String> = workload
-                    .sizes
-                    .iter()
-                    .map(|size| format!("{}B", size.get()))
-                    .collect();
-                say("--sizes", sizes.join(","));
+                let bytes = workload.bytes.unwrap_or_default();
+                say("--bytes", format!("{}B", bytes.get()));
             }
         }
     }
@@ -233,10 +227,6 @@ fn load(job: &Job<'_>) -> Vec<OsString> {
             "--read-pause",
             format!("{}B:{}", pause.after.get(), pause.r#for),
         );
-    }
-    // Several sizes of one transfer share their connection.
-    if !workload.sizes.is_empty() && workload.bytes.is_none() {
-        words.push("--reuse".to_owned());
     }
     words.into_iter().map(OsString::from).collect()
 }

@@ -81,6 +81,14 @@ impl Link {
         }
     }
 
+    /// The path's schedule and traces begin now. netem has none.
+    pub(super) fn start_schedule(&mut self) -> Result<(), WorkerError> {
+        match self {
+            Self::Ours(process) => process.tell("start"),
+            Self::Netem(_) => Ok(()),
+        }
+    }
+
     /// Begins to note the queues every so often, or ends it. Of netem's queues nothing is noted: asking for them
     /// takes a process each time.
     pub(super) fn sample(&mut self, every: Option<Duration>) -> Result<(), WorkerError> {

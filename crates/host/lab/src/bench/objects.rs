@@ -54,7 +54,7 @@ impl Bench {
     ) -> Result<Vec<Seen>, BenchError> {
         let mut command = self.client_command(&self.binary, job.route)?;
         command.args(["lab", "worker", "client"]);
-        let config = self.series(job);
+        let config = self.orders(job);
         let mut client = Worker::start("client", command, &config, &self.logs)?;
         let mut seen = Vec::new();
         for number in 0..job.transfers {
@@ -85,7 +85,7 @@ impl Bench {
     }
 
     /// What the built-in client is told.
-    fn series(&self, job: &Job<'_>) -> Value {
+    fn orders(&self, job: &Job<'_>) -> Value {
         let workload = job.workload;
         let verb = match workload.kind {
             Kind::Download => json!("get"),

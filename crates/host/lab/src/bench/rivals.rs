@@ -16,6 +16,8 @@ use super::sampler::{Sampler, Snapshot};
 use super::series::bits;
 use super::topology::Place;
 use super::{Bench, BenchError, FLOW_PORT};
+use crate::experiment::apparatus::Trial;
+use crate::probe::Depth;
 use crate::worker::Worker;
 
 /// How long rivals are measured alone, where the workload does not last for a time itself: over ten round
@@ -45,24 +47,41 @@ pub(super) struct Share {
 }
 
 impl Bench {
-    /// Starts a workload's rivals and gives them their head start; what they reach alone is measured before,
-    /// once. `None` where it has none.
-    pub(super) fn start_rivals(
+    /// Measures what a workload's rivals reach alone, and the path after it like after a block; the trial has
+    /// nothing else. Nothing is measured where that is known, or where there are no rivals, and nothing is kept
+    /// where the path was off.
+    pub(super) fn measure_rivals_alone(
         &mut self,
         index: usize,
+        workload: &Workload,
+    ) -> Result<Trial, BenchError> {
+        let mut trial = Trial::default();
+        if workload.rivals.is_empty() || self.alone_bps.contains_key(&index) {
+            return Ok(trial);
+        }
+        self.start_account()?;
+        let mut rivals = self.begin_rivals(&workload.rivals)?;
+        self.link.start_schedule()?;
+        let lasting = workload.duration.map_or(ALONE, units::Span::get);
+        self.wait(lasting, &mut rivals.processes)?;
+        let looks = self.end_rivals(rivals)?;
+        trial.readings.push(self.check_path(Depth::RoundTrip)?);
+        (_, trial.link_problems) = self.end_account()?;
+        if !trial.is_spoiled() {
+            let ends = looks.first().zip(looks.last());
+            let alone = ends.map(|(first, last)| rates(&looks, first.at_unix_s, last.at_unix_s));
+            self.alone_bps.insert(index, alone.unwrap_or_default());
+        }
+        Ok(trial)
+    }
+
+    /// Starts a workload's rivals and gives them their head start; `None` where it has none.
+    pub(super) fn start_rivals(
+        &mut self,
         workload: &Workload,
     ) -> Result<Option<RunningRivals>, BenchError> {
         if workload.rivals.is_empty() {
             return Ok(None);
-        }
-        if !self.alone_bps.contains_key(&index) {
-            let mut rivals = self.begin_rivals(&workload.rivals)?;
-            let lasting = workload.duration.map_or(ALONE, units::Span::get);
-            self.wait(lasting, &mut rivals.processes)?;
-            let looks = self.end_rivals(rivals)?;
-            let ends = looks.first().zip(looks.last());
-            let alone = ends.map(|(first, last)| rates(&looks, first.at_unix_s, last.at_unix_s));
-            self.alone_bps.insert(index, alone.unwrap_or_default());
         }
         self.begin_rivals(&workload.rivals).map(Some)
     }

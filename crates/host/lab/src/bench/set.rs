@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use comparison::Transfer;
 use record::explain::Document;
 use record::lab::Priming;
 use scenario::Scenario;
@@ -99,7 +98,7 @@ impl Apparatus for Benches {
         arm: usize,
         workload: usize,
         name: &str,
-    ) -> Result<Option<Transfer>, BenchError> {
+    ) -> Result<Trial, BenchError> {
         let (arm_name, _, route) = self.routes[arm].clone();
         let bench = self.bench(arm);
         bench.start_route(&route, &arm_name)?;
@@ -112,7 +111,7 @@ impl Apparatus for Benches {
         };
         let trial = bench.perform(&task, &route)?;
         bench.stop_first(&route)?;
-        Ok(trial.transfers.into_iter().next())
+        Ok(trial)
     }
 
     fn check_path(&mut self, arm: usize, depth: Depth) -> Result<PathReading, BenchError> {

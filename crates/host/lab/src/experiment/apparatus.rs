@@ -45,7 +45,7 @@ pub(crate) struct Trial {
     pub(crate) counters: BTreeMap<String, u64>,
     /// What became of rival flows beside each transfer that counts; empty where there are none.
     pub(crate) rivals: Vec<Rivals>,
-    /// The path after the block, and after each command of it.
+    /// The path after the block, after each command of it, and after rivals were measured alone.
     pub(crate) readings: Vec<PathReading>,
     /// What was off about the link meanwhile, in its own words.
     pub(crate) link_problems: Vec<String>,
@@ -71,7 +71,7 @@ pub(crate) trait Apparatus {
         arm: usize,
         workload: usize,
         name: &str,
-    ) -> Result<Option<Transfer>, BenchError>;
+    ) -> Result<Trial, BenchError>;
 
     /// Measures the path of `arm` from end to end, as the client and the origin see it.
     fn check_path(&mut self, arm: usize, depth: Depth) -> Result<PathReading, BenchError>;

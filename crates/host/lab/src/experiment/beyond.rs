@@ -5,8 +5,10 @@ use scenario::{HostName, Kind, Problem, Scenario, Stack};
 
 use crate::experiment::Backend;
 
-/// All of it, with fields as paths in the file; empty for what can be run.
-pub(super) fn problems(scenario: &Scenario, backend: Backend) -> Vec<Problem> {
+/// All that a scenario asks for and real kernels here can't play, with fields as paths in the file; empty for
+/// what can be run.
+#[must_use]
+pub fn problems(scenario: &Scenario, backend: Backend) -> Vec<Problem> {
     let mut problems = match backend {
         Backend::Ours => Vec::new(),
         Backend::Netem => beyond_netem(scenario),

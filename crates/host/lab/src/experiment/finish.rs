@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::error::Error as _;
 use std::path::PathBuf;
 
 use comparison::Transfer;
@@ -17,17 +18,24 @@ use crate::experiment::{LabError, Outcome, Row, slug};
 
 impl<A: Apparatus> Run<'_, A> {
     pub(super) fn finish(mut self, ending: &Ending) -> Result<Outcome, LabError> {
-        let interrupted = matches!(ending, Ending::Interrupted);
+        let broken = match ending {
+            Ending::Broken(error) => Some(with_causes(error)),
+            Ending::Complete | Ending::Interrupted | Ending::PathOff(_) => None,
+        };
+        let interrupted = broken.is_some() || matches!(ending, Ending::Interrupted);
         if let Ending::PathOff(why) = ending {
             self.evidence.invalid_path = Some(why.clone());
         }
-        self.bench.stop_relays()?;
-        let mut explanations = Vec::new();
-        for arm in 0..self.scenario.arms.len() {
-            let mut read = Explained::default();
-            self.complete_arm(arm, &mut read)?;
-            explanations.extend(self.explain_arm(arm, &mut read)?);
-        }
+        // What has broken may be what these ask, and is reported already.
+        let whole = |error| broken.is_none().then_some(error).map_or(Ok(()), Err);
+        self.bench
+            .stop_relays()
+            .map_err(LabError::from)
+            .or_else(whole)?;
+        let explanations = match self.explain_arms() {
+            Ok(explanations) => explanations,
+            Err(error) => whole(error).map(|()| Vec::new())?,
+        };
         let cells = comparison::cells(self.scenario, self.options.seed, &self.evidence);
         let assertions = if interrupted {
             Vec::new()
@@ -35,7 +43,10 @@ impl<A: Apparatus> Run<'_, A> {
             comparison::assertions(self.scenario, &cells)
         };
         let mut manifest = self.options.manifest.clone();
-        manifest.facts.append(&mut self.bench.facts()?);
+        match self.bench.facts() {
+            Ok(mut facts) => manifest.facts.append(&mut facts),
+            Err(error) => whole(error.into())?,
+        }
         let document = Document {
             schema: "longhaul.lab".to_owned(),
             version: record::lab::VERSION,
@@ -43,6 +54,8 @@ impl<A: Apparatus> Run<'_, A> {
             scenario: self.scenario.name.clone(),
             seed: self.options.seed,
             interrupted,
+            broken,
+            conduct: Some(comparison::conduct(self.scenario)),
             order: self.done.iter().map(|block| self.label(*block)).collect(),
             cells,
             priming: self.priming.clone(),
@@ -54,6 +67,17 @@ impl<A: Apparatus> Run<'_, A> {
             explanations,
             rows: self.rows(),
         })
+    }
+
+    /// Limits, series and explanations of all arms.
+    fn explain_arms(&mut self) -> Result<Vec<(String, explain::Document)>, LabError> {
+        let mut explanations = Vec::new();
+        for arm in 0..self.scenario.arms.len() {
+            let mut read = Explained::default();
+            self.complete_arm(arm, &mut read)?;
+            explanations.extend(self.explain_arm(arm, &mut read)?);
+        }
+        Ok(explanations)
     }
 
     /// Limits and the representative series of an arm's cells.
@@ -156,6 +180,18 @@ impl<A: Apparatus> Run<'_, A> {
         }
         rows
     }
+}
+
+/// An error and what caused it, in one line.
+pub(super) fn with_causes(error: &LabError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
 
 /// The series of the transfer that took the median time, of those that have one.

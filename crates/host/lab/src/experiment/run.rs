@@ -6,13 +6,15 @@ use std::sync::atomic::Ordering;
 
 use comparison::{Block, Evidence, Measured, Predicted, Rivals};
 use record::explain;
-use record::lab::{Priming, Series};
-use scenario::{Expect, Kind, Scenario};
+use record::lab::{NetworkCheck, Priming, Series};
+use scenario::{Expect, Flow, Kind, Scenario};
+use units::Rate;
 
+use crate::bench::BenchError;
 use crate::experiment::apparatus::{Apparatus, Task, Trial};
 use crate::experiment::legs::LegCaptures;
 use crate::experiment::{LabError, Options, Outcome, Progress, slug};
-use crate::probe::Depth;
+use crate::probe::{Depth, PathReading, Unmeasured};
 
 /// Tries of a block or a check before nothing counts: the first and two repetitions.
 pub(super) const TRIES: u32 = 3;
@@ -55,6 +57,8 @@ pub(super) enum Ending {
     Interrupted,
     /// The path was not what the scenario says, and repeating did not help.
     PathOff(String),
+    /// Something broke that the rest depends on, such as the link or a relay.
+    Broken(LabError),
 }
 
 impl<'a, A: Apparatus> Run<'a, A> {
@@ -90,7 +94,12 @@ impl<'a, A: Apparatus> Run<'a, A> {
             blocks: order.len(),
             unpunctual: self.bench.unpunctual(),
         });
-        let ending = self.phases(&order)?;
+        let ending = match self.phases(&order) {
+            Ok(ending) => ending,
+            // What was measured before is as good as ever.
+            Err(error) if !self.done.is_empty() => Ending::Broken(error),
+            Err(error) => return Err(error),
+        };
         self.finish(&ending)
     }
 
@@ -118,7 +127,9 @@ impl<'a, A: Apparatus> Run<'a, A> {
         if let Some(cut_short) = self.blocks_for_precision()? {
             return Ok(cut_short);
         }
-        self.unprimed()?;
+        if let Some(cut_short) = self.unprimed()? {
+            return Ok(cut_short);
+        }
         let last = self.check_paths_thoroughly("the last check of the path")?;
         Ok(last.unwrap_or(Ending::Complete))
     }
@@ -202,37 +213,53 @@ impl<'a, A: Apparatus> Run<'a, A> {
         label: &str,
     ) -> Result<Option<Ending>, LabError> {
         let experiment = &self.scenario.experiment;
-        let mut why = String::new();
-        for attempt in 0..TRIES {
-            let name = format!("{index:02}-{}-{attempt}", slug(label));
-            let task = Task {
+        let (transfers, warm_up) = (experiment.block, experiment.warm_up);
+        let trial = self.repeat(block, label, |bench, attempt| {
+            bench.perform(&Task {
                 arm: block.arm,
                 workload: block.workload,
-                transfers: experiment.block,
-                warm_up: experiment.warm_up,
-                name: &name,
+                transfers,
+                warm_up,
+                name: &format!("{index:02}-{}-{attempt}", slug(label)),
+            })
+        })?;
+        let trial = match trial {
+            Ok(trial) => trial,
+            Err(off) => return Ok(Some(off)),
+        };
+        (self.notify)(Progress::Done {
+            label,
+            transfers: &trial.transfers,
+        });
+        self.keep(block, trial);
+        Ok(None)
+    }
+
+    /// What `perform` measures, at its first or a later attempt, on a path that was right meanwhile; the
+    /// ending where there was none.
+    fn repeat(
+        &mut self,
+        block: Block,
+        label: &str,
+        mut perform: impl FnMut(&mut A, u32) -> Result<Trial, BenchError>,
+    ) -> Result<Result<Trial, Ending>, LabError> {
+        let mut why = String::new();
+        for attempt in 0..TRIES {
+            let trial = perform(&mut self.bench, attempt)?;
+            let Some(problem) = self.problem_of(&trial) else {
+                return Ok(Ok(trial));
             };
-            let trial = self.bench.perform(&task)?;
-            if let Some(problem) = self.problem_of(&trial) {
-                (self.notify)(Progress::Invalid {
-                    label,
-                    why: &problem,
-                    again: attempt + 1 < TRIES,
-                });
-                let measured = self.measured(block);
-                measured.invalid_blocks += 1;
-                measured.invalid_because.push(problem.clone());
-                why = problem;
-                continue;
-            }
-            (self.notify)(Progress::Done {
+            (self.notify)(Progress::Invalid {
                 label,
-                transfers: &trial.transfers,
+                why: &problem,
+                again: attempt + 1 < TRIES,
             });
-            self.keep(block, trial);
-            return Ok(None);
+            let measured = self.measured(block);
+            measured.invalid_blocks += 1;
+            measured.invalid_because.push(problem.clone());
+            why = problem;
         }
-        Ok(Some(path_off(label, &why)))
+        Ok(Err(path_off(label, &why)))
     }
 
     /// What was off about the path while a block ran.
@@ -330,21 +357,30 @@ impl<'a, A: Apparatus> Run<'a, A> {
     }
 
     /// One transfer of each size through pools that are connected and not primed, each through a relay
-    /// that has carried nothing.
-    fn unprimed(&mut self) -> Result<(), LabError> {
+    /// that has carried nothing, repeated like a block; the ending where that does not help.
+    fn unprimed(&mut self) -> Result<Option<Ending>, LabError> {
         for (arm, spec) in self.scenario.arms.iter().enumerate() {
             if spec.unprimed.is_none() {
                 continue;
             }
-            for (workload, of) in self.scenario.workloads.iter().enumerate() {
-                let name = format!("unprimed-{}", slug(&of.name));
-                let first = self.bench.perform_unprimed(arm, workload, &name)?;
-                let good = first.filter(|transfer| transfer.failure.is_none());
-                self.measured(Block { arm, workload }).first_unprimed_s =
-                    good.map(|transfer| transfer.seconds);
+            for workload in 0..self.scenario.workloads.len() {
+                if self.stopping() {
+                    return Ok(Some(Ending::Interrupted));
+                }
+                let block = Block { arm, workload };
+                let label = format!("{}, unprimed", self.label(block));
+                let trial = self.repeat(block, &label, |bench, attempt| {
+                    let name = format!("unprimed-{}-{attempt}", slug(&label));
+                    bench.perform_unprimed(arm, workload, &name)
+                })?;
+                let trial = match trial {
+                    Ok(trial) => trial,
+                    Err(off) => return Ok(Some(off)),
+                };
+                self.measured(block).first_unprimed = trial.transfers.into_iter().next();
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// RTT and rate in both directions of every network, repeated like a block where they are off; the
@@ -367,11 +403,9 @@ impl<'a, A: Apparatus> Run<'a, A> {
         for attempt in 0..TRIES {
             let reading = self.bench.check_path(arm, Depth::Thorough)?;
             let problem = self.note_check(&reading);
-            let path = &mut self.evidence.path;
-            path.rtt_achieved_s = reading.rtt().map(|rtt| rtt.as_secs_f64());
-            path.rate_achieved_bps = reading.forward.rate.ok().map(super::bits_per_s);
+            let network = self.note_reading(arm, &reading);
             let Some(problem) = problem else {
-                (self.notify)(Progress::Path(&self.evidence.path));
+                (self.notify)(Progress::Path(&network, &self.evidence.path.unchecked));
                 return Ok(None);
             };
             why = problem;
@@ -384,11 +418,38 @@ impl<'a, A: Apparatus> Run<'a, A> {
         Ok(Some(path_off(label, &why)))
     }
 
+    /// Keeps what a thorough check of `arm`'s network has measured, in place of an earlier one.
+    fn note_reading(&mut self, arm: usize, reading: &PathReading) -> NetworkCheck {
+        let measured = |rate: Result<Rate, Unmeasured>| rate.ok().map(super::bits_per_s);
+        let network = NetworkCheck {
+            arm: self.scenario.arms[arm].name.clone(),
+            rtt_achieved_s: reading.rtt().map(|rtt| rtt.as_secs_f64()),
+            rate_achieved_bps: measured(reading.forward.rate),
+            backward_rate_achieved_bps: measured(reading.backward.rate),
+        };
+        let several = self.bench.networks();
+        let path = &mut self.evidence.path;
+        if several.first() == Some(&arm) {
+            path.rtt_achieved_s = network.rtt_achieved_s;
+            path.rate_achieved_bps = network.rate_achieved_bps;
+            path.backward_rate_achieved_bps = network.backward_rate_achieved_bps;
+            path.unchecked = reading.unchecked();
+        }
+        if several.len() > 1 {
+            path.networks.retain(|known| known.arm != network.arm);
+            path.networks.push(network.clone());
+        }
+        network
+    }
+
     /// Counts a check; what is off, if anything.
-    fn note_check(&mut self, reading: &crate::probe::PathReading) -> Option<String> {
+    fn note_check(&mut self, reading: &PathReading) -> Option<String> {
         let path = &mut self.evidence.path;
         path.rtt_asked_s = self.scenario.path.rtt.get().as_secs_f64();
-        path.rate_asked_bps = super::bits_per_s(self.scenario.path.bottleneck_rate());
+        let asked = |way| super::bits_per_s(self.scenario.path.bottleneck_rate_of(way));
+        path.rate_asked_bps = asked(Flow::Up);
+        let bounded = self.scenario.path.bottleneck_rate_of(Flow::Down) < Rate::bit_per_s(u64::MAX);
+        path.backward_rate_asked_bps = bounded.then(|| asked(Flow::Down));
         path.checks += 1;
         let problems = reading.problems();
         if problems.is_empty() {

@@ -6,6 +6,7 @@ use record::explain;
 use record::lab::Document;
 use scenario::Variant;
 
+use crate::experiment::finish::with_causes;
 use crate::experiment::{LabError, Options, Outcome, Progress, beyond, play, slug, write_json};
 
 /// Runs every part, each in a folder of its own where there are several. Must be called inside an isolated
@@ -45,7 +46,18 @@ pub fn run(
             out,
             ..options.clone()
         };
-        whole.add(part, play(part, &of_part, notify)?);
+        match play(part, &of_part, notify) {
+            Ok(outcome) => whole.add(part, outcome),
+            // Parts that are complete stay.
+            Err(error) => match &mut whole.0 {
+                Some(outcome) => outcome.document.broken = Some(with_causes(&error)),
+                None => return Err(error),
+            },
+        }
+        if whole.is_broken() {
+            whole.cut_short();
+            break;
+        }
     }
     let outcome = whole.0.ok_or(LabError::Nothing)?;
     if parts.len() > 1 {
@@ -81,6 +93,7 @@ impl Whole {
         };
         let Document {
             interrupted,
+            broken,
             order,
             cells,
             priming,
@@ -89,12 +102,18 @@ impl Whole {
         } = outcome.document;
         let document = &mut known.document;
         document.interrupted |= interrupted;
+        document.broken = broken;
         document.order.extend(order);
         document.cells.extend(cells);
         document.priming.extend(priming);
         document.assertions.extend(assertions);
         known.explanations.extend(outcome.explanations);
         known.rows.extend(outcome.rows);
+    }
+
+    fn is_broken(&self) -> bool {
+        let outcome = self.0.as_ref();
+        outcome.is_some_and(|outcome| outcome.document.broken.is_some())
     }
 
     fn cut_short(&mut self) {

@@ -36,6 +36,12 @@ struct Fake {
     rtts_ms: VecDeque<u64>,
     /// What the link will say was off in the next blocks.
     link_problems: VecDeque<String>,
+    /// After so many blocks nothing works any more.
+    breaks_after: Option<usize>,
+    /// Blocks so far.
+    blocks: usize,
+    /// Whether the transfer through an unprimed pool fails.
+    unprimed_fails: bool,
     /// By how much every other block of direct transfers takes longer, in seconds.
     spread: f64,
     /// By how many bytes every other block of direct transfers carries less.
@@ -67,6 +73,10 @@ impl Apparatus for Fake {
 
     fn perform(&mut self, task: &Task<'_>) -> Result<Trial, BenchError> {
         self.say(format!("perform {}", task.name));
+        if self.breaks_after == Some(self.blocks) {
+            return Err(broken());
+        }
+        self.blocks += 1;
         let relayed = task.arm == RELAY;
         self.direct_blocks += usize::from(!relayed);
         let other = !relayed && self.direct_blocks.is_multiple_of(2);
@@ -91,11 +101,20 @@ impl Apparatus for Fake {
 
     fn perform_unprimed(
         &mut self,
-        _arm: usize,
+        arm: usize,
         _workload: usize,
-        _name: &str,
-    ) -> Result<Option<Transfer>, BenchError> {
-        Ok(None)
+        name: &str,
+    ) -> Result<Trial, BenchError> {
+        self.say(name);
+        Ok(Trial {
+            transfers: vec![Transfer {
+                seconds: 0.05,
+                failure: self.unprimed_fails.then(|| "reset by peer".to_owned()),
+                ..Transfer::default()
+            }],
+            readings: vec![self.check_path(arm, Depth::RoundTrip)?],
+            ..Trial::default()
+        })
     }
 
     fn check_path(&mut self, _arm: usize, _depth: Depth) -> Result<PathReading, BenchError> {
@@ -125,11 +144,21 @@ impl Apparatus for Fake {
     }
 
     fn facts(&mut self) -> Result<BTreeMap<String, String>, BenchError> {
+        if self.breaks_after == Some(self.blocks) {
+            return Err(broken());
+        }
         Ok(BTreeMap::new())
     }
 
     fn unpunctual(&self) -> Option<&str> {
         None
+    }
+}
+
+fn broken() -> BenchError {
+    BenchError::Command {
+        command: "link".to_owned(),
+        source: std::io::Error::other("gone"),
     }
 }
 
@@ -201,7 +230,7 @@ fn play_with(scenario: &Scenario, fake: Fake, stop_after_blocks: usize) -> Playe
         }
         Progress::Part { .. }
         | Progress::Started { .. }
-        | Progress::Path(_)
+        | Progress::Path(..)
         | Progress::Primed(_)
         | Progress::Block { .. }
         | Progress::Explained { .. } => {}
@@ -323,6 +352,61 @@ fn streams_go_on_until_their_rate_is_precise_however_even_their_duration() {
     assert!(arms.iter().all(|arm| arm.n == 40), "{arms:#?}");
 }
 
+fn unprimed() -> Scenario {
+    let mut scenario = scenario();
+    scenario.arms[RELAY].unprimed = Some("cold".to_owned());
+    scenario
+}
+
+#[test]
+fn a_transfer_through_an_unprimed_pool_is_repeated_where_the_path_was_off() {
+    let mut rtts_ms: VecDeque<u64> = [RIGHT; 5].into();
+    rtts_ms.push_back(WRONG);
+    let fake = Fake {
+        rtts_ms,
+        ..Fake::default()
+    };
+    let played = play_with(&unprimed(), fake, usize::MAX);
+    assert_eq!(played.invalid, [true]);
+    let tries: Vec<&String> = played
+        .said
+        .iter()
+        .filter(|what| what.starts_with("unprimed"))
+        .collect();
+    assert_eq!(
+        tries,
+        [
+            "unprimed-relay-small-unprimed-0",
+            "unprimed-relay-small-unprimed-1"
+        ]
+    );
+    let cell = &played.outcome.document.cells[0];
+    assert!(cell.valid, "{cell:#?}");
+    assert_eq!(cell.arms[RELAY].first_unprimed_s, Some(0.05));
+    assert_eq!(cell.arms[RELAY].invalid_blocks, 1);
+
+    let fake = Fake {
+        rtts_ms: [[RIGHT; 5].as_slice(), &[WRONG; 3]].concat().into(),
+        ..Fake::default()
+    };
+    let played = play_with(&unprimed(), fake, usize::MAX);
+    let cell = &played.outcome.document.cells[0];
+    assert!(!cell.valid && cell.arms[RELAY].first_unprimed_s.is_none());
+}
+
+#[test]
+fn a_transfer_through_an_unprimed_pool_that_fails_is_not_left_out_in_silence() {
+    let fake = Fake {
+        unprimed_fails: true,
+        ..Fake::default()
+    };
+    let played = play_with(&unprimed(), fake, usize::MAX);
+    let cell = &played.outcome.document.cells[0];
+    let why = cell.why.as_deref().unwrap();
+    assert!(why.contains("reset by peer"), "{why}");
+    assert!(!cell.valid && cell.arms[RELAY].first_unprimed_s.is_none());
+}
+
 #[test]
 fn a_path_that_stays_wrong_fails_the_run_and_says_why() {
     let played = play(&[RIGHT, WRONG, WRONG, WRONG], usize::MAX);
@@ -368,6 +452,22 @@ fn an_interrupted_run_keeps_its_blocks_and_asserts_nothing() {
     let measured: u64 = document.cells[0].arms.iter().map(|arm| arm.n).sum();
     assert_eq!(measured, 4);
     assert!(document.assertions.is_empty());
+}
+
+#[test]
+fn what_was_measured_before_something_broke_is_kept_with_the_reason() {
+    let fake = Fake {
+        breaks_after: Some(3),
+        ..Fake::default()
+    };
+    let played = play_with(&scenario(), fake, usize::MAX);
+    let document = &played.outcome.document;
+    let why = document.broken.as_deref().unwrap();
+    assert_eq!(why, "cannot run the command `link`: gone");
+    assert_eq!(document.order.len(), 3);
+    let measured: u64 = document.cells[0].arms.iter().map(|arm| arm.n).sum();
+    assert_eq!(measured, 6);
+    assert!(document.interrupted && document.assertions.is_empty());
 }
 
 #[test]

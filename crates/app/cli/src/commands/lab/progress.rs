@@ -1,11 +1,12 @@
 //! What a person sees while a scenario runs: the path, what was explained and predicted, a bar with the
 //! remaining time. All of it on stderr.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use comparison::Transfer;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::experiment::Progress;
+use record::lab::NetworkCheck;
 use report::text::Style;
 use scenario::Scenario;
 use units::Milliseconds;
@@ -23,6 +24,8 @@ pub(super) struct View {
     parts_left: usize,
     /// Of the block under way, from 1.
     number: usize,
+    /// When the first block could begin.
+    began: Instant,
 }
 
 impl View {
@@ -43,6 +46,7 @@ impl View {
             blocks: 0,
             parts_left: 1,
             number: 0,
+            began: Instant::now(),
         }
     }
 
@@ -77,7 +81,7 @@ impl View {
                 }
                 self.bar.enable_steady_tick(Duration::from_millis(250));
             }
-            Progress::Path(check) => self.say(&path(check)),
+            Progress::Path(check, unchecked) => self.say(&path(check, unchecked)),
             Progress::Primed(priming) => self.say(&format!(
                 "{}: {} connections hot after {:.1} s, {} requests and {:.2} MB of priming",
                 priming.arm,
@@ -106,7 +110,11 @@ impl View {
                 if self.bar.is_hidden() {
                     // In a log nobody sees a bar; a line for each block shows that it goes on.
                     let (number, blocks) = (self.number, self.blocks);
-                    self.say(&format!("{number}/{blocks} {label}: {}", times(transfers)));
+                    self.say(&format!(
+                        "{number}/{blocks} {label}: {}{}",
+                        times(transfers),
+                        self.left()
+                    ));
                 }
             }
             Progress::Invalid { label, why, again } => {
@@ -137,6 +145,19 @@ impl View {
         self.bar.finish_and_clear();
     }
 
+    /// `; 3 minutes left`, when transfers go on as they went so far; nothing after the last.
+    fn left(&self) -> String {
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
+        match (all.checked_sub(done), u32::try_from(done)) {
+            (Some(ahead @ 1..), Ok(done @ 1..)) => {
+                let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+                let left = self.began.elapsed().saturating_mul(ahead) / done;
+                format!("; {} left", HumanDuration(left))
+            }
+            _ => String::new(),
+        }
+    }
+
     /// Above the bar, or as a plain line where stderr is no terminal.
     fn say(&self, text: &str) {
         self.bar.suspend(|| output::say(text));
@@ -156,16 +177,23 @@ fn times(transfers: &[Transfer]) -> String {
     }
 }
 
-fn path(check: &record::lab::PathCheck) -> String {
+fn path(check: &NetworkCheck, unchecked: &[String]) -> String {
     let measured = |value: Option<f64>, scale: f64, unit: &str| match value {
         Some(value) => format!("{:.2} {unit}", value * scale),
         None => "not measured".to_owned(),
     };
-    format!(
-        "measured by endpoints: {} round trip, {}",
+    let rate = |value| measured(value, 1e-6, "Mbit/s");
+    let mut text = format!(
+        "measured by endpoints: {} round trip, {} to the origin, {} back",
         measured(check.rtt_achieved_s, 1e3, "ms"),
-        measured(check.rate_achieved_bps, 1e-6, "Mbit/s")
-    )
+        rate(check.rate_achieved_bps),
+        rate(check.backward_rate_achieved_bps)
+    );
+    if !unchecked.is_empty() {
+        text.push_str("; not checked: ");
+        text.push_str(&unchecked.join(", "));
+    }
+    text
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number of bytes for people")]
