@@ -5,6 +5,12 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=../../../.git/HEAD");
     println!("cargo:rerun-if-changed=../../../.git/refs");
+    // What is compiled in decides whether it is the commit's; tests do not.
+    for group in ["../../app", "../../core", "../../host"] {
+        for member in std::fs::read_dir(group).into_iter().flatten().flatten() {
+            println!("cargo:rerun-if-changed={}/src", member.path().display());
+        }
+    }
     println!(
         "cargo:rustc-env=LONGHAUL_COMMIT={}",
         commit().unwrap_or_else(|| "unknown".to_owned())
@@ -12,7 +18,7 @@ fn main() {
 }
 
 /// The short hash of the checkout, with `-dirty` where tracked files differ from it; `None` for a source tree
-/// without git. The mark is as old as the last build of this crate.
+/// without git.
 fn commit() -> Option<String> {
     let hash = git(&["rev-parse", "--short=12", "HEAD"])?;
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;

@@ -679,9 +679,18 @@ export interface Document {
    */
   assertions: Assertion[];
   /**
+   * Why the run ended before its time, where something broke, such as the link: what is here was measured
+   * before.
+   */
+  broken?: string | null;
+  /**
    * One cell per workload and combination of factors.
    */
   cells: Cell[];
+  /**
+   * How transfers were repeated, as the scenario asks.
+   */
+  conduct?: Conduct | null;
   /**
    * Whether the run was cut short (Ctrl-C): what is here was measured, the rest is missing.
    */
@@ -1094,6 +1103,14 @@ export interface Comparison {
  */
 export interface PathCheck {
   /**
+   * Rate that the client measured.
+   */
+  backward_rate_achieved_bps?: number | null;
+  /**
+   * Rate the scenario asks for, towards the client.
+   */
+  backward_rate_asked_bps?: number | null;
+  /**
    * Checks made.
    */
   checks: number;
@@ -1102,7 +1119,11 @@ export interface PathCheck {
    */
   invalid_checks: number;
   /**
-   * Rate that the receiving endpoint measured.
+   * Where arms have networks of their own, each of them.
+   */
+  networks?: NetworkCheck[];
+  /**
+   * Rate that the receiving endpoint measured, the origin.
    */
   rate_achieved_bps?: number | null;
   /**
@@ -1110,13 +1131,39 @@ export interface PathCheck {
    */
   rate_asked_bps: number;
   /**
-   * Median RTT that endpoints measured.
+   * Median RTT that endpoints measured. It and the rates are those of the first network; `networks` has
+   * each, where arms have several.
    */
   rtt_achieved_s?: number | null;
   /**
    * RTT the scenario asks for.
    */
   rtt_asked_s: number;
+  /**
+   * What the scenario asks of the path and no check looked at, in words: a path is right but for this.
+   */
+  unchecked?: string[];
+}
+/**
+ * A network of some arms as its endpoints saw it.
+ */
+export interface NetworkCheck {
+  /**
+   * The first of its arms.
+   */
+  arm: string;
+  /**
+   * Rate towards the client.
+   */
+  backward_rate_achieved_bps?: number | null;
+  /**
+   * Rate towards the origin.
+   */
+  rate_achieved_bps?: number | null;
+  /**
+   * Median RTT.
+   */
+  rtt_achieved_s?: number | null;
 }
 /**
  * A prediction and what was then measured.
@@ -1142,6 +1189,31 @@ export interface PredictedArm {
    * Predicted seconds.
    */
   predicted_s: number;
+}
+/**
+ * How often and in what order transfers are asked for.
+ */
+export interface Conduct {
+  /**
+   * Consecutive transfers of a block that count.
+   */
+  block: number;
+  /**
+   * Transfers of each arm and workload at which `precision` gives up.
+   */
+  max_runs?: number | null;
+  /**
+   * Share of the median within which its 95 % interval is asked to lie; absent where `runs` alone count.
+   */
+  precision?: number | null;
+  /**
+   * Transfers of each arm and workload that count.
+   */
+  runs: number;
+  /**
+   * Transfers at the beginning of each block that are done and do not count.
+   */
+  warm_up: number;
 }
 /**
  * Where the result comes from.
