@@ -464,7 +464,8 @@ fn an_external_client_is_proved_and_timed_on_the_wire() {
         .args(["--json", "--runs", "2", "--client", &client]));
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     assert!(
-        ran.stderr.contains("arms that reuse one are left out"),
+        ran.stderr
+            .contains("arms that reuse a connection are left out"),
         "{}",
         ran.stderr
     );
