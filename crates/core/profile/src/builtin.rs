@@ -34,7 +34,7 @@ pub fn lan() -> TcpProfile {
         name: "lan".into(),
         // CUBIC (RFC 9438): window growth is over before it matters at 1 ms, and it shares a switch
         // fairly with everything else there.
-        congestion_control: names(&["cubic"]),
+        congestion_control: names(&["cubic", "reno"]),
         congestion_control_forgetting: None,
         // A relay writes whole messages: waiting for an ACK only adds a delayed ACK's 40 ms.
         nagle: false,

@@ -51,6 +51,8 @@ pub async fn serve(listener: TcpListener, source: Arc<dyn Source>) {
 pub async fn converse(stream: TcpStream, source: Arc<dyn Source>) {
     let service = service_fn(|request| respond(request, Arc::clone(&source)));
     let connection = http1::Builder::new()
+        // Whoever has asked may say that no more comes, and still wants the answer.
+        .half_close(true)
         .keep_alive(false)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)

@@ -41,6 +41,8 @@ pub(super) async fn serve(listener: TcpListener, desk: Desk, draining: watch::Re
         tokio::spawn(async move {
             let service = service_fn(|request| respond(request, &desk, *draining.borrow()));
             let connection = http1::Builder::new()
+                // Whoever has asked may say that no more comes, and still wants the answer.
+                .half_close(true)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
             // Whoever goes away in between wanted no answer.
