@@ -19,7 +19,7 @@ use crate::support::{Bench, FAR, NEAR, Outcome, ensure};
 /// Between two looks at what the link has done.
 const LOOK: Duration = Duration::from_millis(10);
 /// When a test gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 #[expect(
     clippy::print_stderr,

@@ -221,7 +221,7 @@ fn an_outage_for_good_ends_the_path_and_not_the_driver() {
         let mut spec = changed(outage.clone());
         if traced {
             spec.forward.rate = None;
-            spec.forward.trace = Some(crate::Trace::parse("1\n2\n").unwrap());
+            spec.forward.trace = Some(Trace::parse("1\n2\n").unwrap());
         }
         let (arrivals, path) = run(&spec, Duration::ZERO, &packets(3, 1500));
         assert!(arrivals.len() <= 1);

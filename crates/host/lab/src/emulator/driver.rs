@@ -114,13 +114,15 @@ impl<'a> Driver<'a> {
     }
 
     pub(super) fn counters(&self) -> Result<Counters, EmulatorError> {
-        let counters = conserved(self.path.counters())?;
+        let counters = self.path.counters();
+        conserved(&counters)?;
         Ok(self.meter.totals(&counters))
     }
 
     /// What happened since this was last asked.
     pub(super) fn interval(&mut self) -> Result<Interval, EmulatorError> {
-        let counters = conserved(self.path.counters())?;
+        let counters = self.path.counters();
+        conserved(&counters)?;
         Ok(self.meter.interval(&counters))
     }
 
@@ -224,11 +226,10 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// The counters, if every packet is accounted for: what a link loses or invents measures nothing.
-fn conserved(counters: PathCounters) -> Result<PathCounters, EmulatorError> {
+/// Every packet must be accounted for: what a link loses or invents measures nothing.
+fn conserved(counters: &PathCounters) -> Result<(), EmulatorError> {
     let checked = counters.check();
-    checked.map_err(|(direction, source)| EmulatorError::NotConserved { direction, source })?;
-    Ok(counters)
+    checked.map_err(|(direction, source)| EmulatorError::NotConserved { direction, source })
 }
 
 /// Buffers for the largest packets, used again and again; smaller packets get memory of their own size, so
@@ -280,10 +281,10 @@ mod tests {
 
     #[test]
     fn books_that_do_not_balance_end_the_link_and_say_which() {
-        assert!(conserved(PathCounters::default()).is_ok());
+        assert!(conserved(&PathCounters::default()).is_ok());
         let mut counters = PathCounters::default();
         counters.backward.delivered.packets = 1;
-        let error = conserved(counters).unwrap_err();
+        let error = conserved(&counters).unwrap_err();
         assert!(error.to_string().contains("backward"), "{error}");
         let source = error.source().unwrap().to_string();
         assert!(source.starts_with("packets are not conserved"), "{source}");
