@@ -181,7 +181,9 @@ fn every_kind_of_workload_arrives_whole() {
     let (origin, client): (Vec<_>, Vec<_>) = captures
         .iter()
         .partition(|name| name.ends_with("-at-origin.pcapng"));
-    assert_eq!((client.len(), origin.len()), (names.len(), names.len()));
+    // A block that did not count was captured as well.
+    assert!(client.len() >= names.len(), "{captures:?}");
+    assert_eq!(client.len(), origin.len(), "{captures:?}");
 }
 
 #[test]
