@@ -218,11 +218,11 @@ mod tests {
             seconds: 10.0,
             bytes,
             steady_bps: Some(steady_bps),
+            counters: BTreeMap::from([("client: TcpRetransSegs".to_owned(), 8)]),
             ..Transfer::default()
         };
         Measured {
             transfers: (0..5).map(transfer).collect(),
-            counters: BTreeMap::from([("client: TcpRetransSegs".to_owned(), 40)]),
             rivals: Some(Rivals {
                 alone_bps: vec![11e6],
                 beside_bps: vec![6e6],
@@ -258,8 +258,9 @@ mod tests {
 
         // Each of them can also fail: a slow arm that starves its rival.
         let mut slow = streams(5_000_000, 4e6);
-        slow.counters
-            .insert("client: TcpRetransSegs".to_owned(), 60);
+        for transfer in &mut slow.transfers {
+            transfer.counters = BTreeMap::from([("client: TcpRetransSegs".to_owned(), 12)]);
+        }
         slow.rivals = Some(Rivals {
             alone_bps: vec![11e6],
             beside_bps: vec![1e6],

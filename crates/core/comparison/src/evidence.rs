@@ -1,9 +1,11 @@
 //! What a run hands over: transfers as they were measured, and what was seen beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use record::LimitSeconds;
 use record::lab::{Leg, Measure, PathCheck, Series};
+
+use crate::summary;
 
 /// One transfer as it was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +20,9 @@ pub struct Transfer {
     pub steady_bps: Option<f64>,
     /// Why it does not count: an error of the client, or another digest in the store than was sent.
     pub failure: Option<String>,
+    /// What the hosts' kernels counted from its start to the start of the next, or to the end of its block:
+    /// by host and name, such as `origin: TcpRetransSegs`. What was not counted is left out.
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// Everything measured in one arm for one workload.
@@ -33,8 +38,6 @@ pub struct Measured {
     pub first_unprimed: Option<Transfer>,
     /// TCP's state over the transfer that took the median time.
     pub series: Option<Series>,
-    /// Kernel counters summed over the arm's blocks, such as `origin: TcpRetransSegs`.
-    pub counters: BTreeMap<String, u64>,
     /// Flows that shared the path.
     pub rivals: Option<Rivals>,
     /// Blocks repeated because the path was off.
@@ -66,7 +69,7 @@ impl Rivals {
                     .iter()
                     .filter_map(|part| flows(part).get(flow).copied())
                     .collect();
-                crate::summary::mean(&rates).unwrap_or_default()
+                summary::mean(&rates).unwrap_or_default()
             });
             each.collect()
         };
@@ -127,6 +130,27 @@ impl Measured {
         transfers.filter_map(|transfer| transfer.failure.as_deref())
     }
 
+    /// Kernel counters summed over all transfers, those that failed too.
+    pub(crate) fn counters(&self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for (name, count) in self.transfers.iter().flat_map(|one| &one.counters) {
+            *sums.entry(name.clone()).or_default() += count;
+        }
+        sums
+    }
+
+    /// Kernel counters of transfers that count, one after the other as in [`values`](Self::values).
+    pub(crate) fn counters_by_run(&self) -> BTreeMap<String, Vec<u64>> {
+        let names = self.good().flat_map(|one| one.counters.keys());
+        let names: BTreeSet<&String> = names.collect();
+        let of = |name: &String| {
+            let counts = self.good().map(|one| one.counters.get(name).copied());
+            counts.map(Option::unwrap_or_default).collect()
+        };
+        let columns = names.into_iter().map(|name| (name.clone(), of(name)));
+        columns.collect()
+    }
+
     /// Transfers that count, each with its round: how many blocks of this arm came before. A block ends
     /// where positions begin again.
     pub(crate) fn by_round(&self) -> BTreeMap<(usize, usize), &Transfer> {
@@ -155,6 +179,12 @@ impl Transfer {
             Measure::Time => Some(self.seconds),
             Measure::Rate => self.goodput_bps(None),
         }
+    }
+
+    /// Segments sent again by all hosts but rivals; `None` where no host's kernel counted anything.
+    #[must_use]
+    pub fn retransmissions(&self) -> Option<u64> {
+        summary::retransmitted(&self.counters)
     }
 
     /// Payload bits per second; `None` where the payload or the time is not known. `payload` is what a

@@ -36,6 +36,7 @@ pub(crate) fn arm(measured: &Measured, frame: &Frame) -> Arm {
         .good()
         .filter_map(|transfer| transfer.steady_bps)
         .collect();
+    let counters = measured.counters();
     let median_s = quantile(&times, 0.5);
     let goodput_bps = quantile(&rates, 0.5);
     let share_of_floor = match frame.measure {
@@ -64,7 +65,7 @@ pub(crate) fn arm(measured: &Measured, frame: &Frame) -> Arm {
         limits: measured.limits.clone(),
         legs: measured.legs.clone(),
         by_position_s: by_position(measured),
-        rfc6349: rfc6349(measured, goodput_bps, frame),
+        rfc6349: rfc6349(measured, &counters, goodput_bps, frame),
         rivals: measured
             .rivals
             .as_ref()
@@ -78,8 +79,9 @@ pub(crate) fn arm(measured: &Measured, frame: &Frame) -> Arm {
             .as_ref()
             .filter(|transfer| transfer.failure.is_none())
             .map(|transfer| transfer.seconds),
-        counters: measured.counters.clone(),
-        retransmissions: retransmissions(measured),
+        retransmissions: retransmissions(&counters, measured),
+        counters,
+        counters_by_run: measured.counters_by_run(),
         series: measured.series.clone(),
         invalid_blocks: measured.invalid_blocks,
         invalid_because: measured.invalid_because.clone(),
@@ -92,17 +94,17 @@ pub(crate) const fn retransmissions_per_transfer(arm: &Arm) -> Option<f64> {
 }
 
 /// Segments sent again per transfer; `None` where no host's kernel was asked.
-fn retransmissions(measured: &Measured) -> Option<f64> {
-    let segments = total(&measured.counters, "TcpRetransSegs")?;
+fn retransmissions(counters: &BTreeMap<String, u64>, measured: &Measured) -> Option<f64> {
+    let segments = retransmitted(counters)?;
     let transfers = measured.transfers.len() as u64;
     (transfers > 0).then(|| bits(segments) / bits(transfers))
 }
 
-/// A counter of this name, summed over all hosts but rivals; `None` where no host has it.
-fn total(counters: &BTreeMap<String, u64>, name: &str) -> Option<u64> {
+/// Segments sent again by all hosts but rivals; `None` where no host counts them.
+pub(crate) fn retransmitted(counters: &BTreeMap<String, u64>) -> Option<u64> {
     let values = counters.iter().filter_map(|(key, value)| {
         let (host, counter) = key.split_once(": ")?;
-        (counter == name && host != "rival").then_some(*value)
+        (counter == "TcpRetransSegs" && host != "rival").then_some(*value)
     });
     values.reduce(u64::saturating_add)
 }
@@ -123,7 +125,12 @@ fn by_position(measured: &Measured) -> Vec<f64> {
 /// is the inverse ratio of rates. Of the bytes transmitted, those of first transmissions are the payload
 /// that arrived; those retransmitted are counted in segments by the kernel and taken as full ones, which
 /// makes the efficiency a lower bound. The average RTT is that of the series.
-fn rfc6349(measured: &Measured, goodput_bps: Option<f64>, frame: &Frame) -> Option<Rfc6349> {
+fn rfc6349(
+    measured: &Measured,
+    counters: &BTreeMap<String, u64>,
+    goodput_bps: Option<f64>,
+    frame: &Frame,
+) -> Option<Rfc6349> {
     let ratio = frame.ceiling_bps.zip(goodput_bps);
     let payload: u64 = measured
         .good()
@@ -132,7 +139,7 @@ fn rfc6349(measured: &Measured, goodput_bps: Option<f64>, frame: &Frame) -> Opti
             arrived => arrived,
         })
         .sum();
-    let resent = total(&measured.counters, "TcpRetransSegs").map(|segments| {
+    let resent = retransmitted(counters).map(|segments| {
         let full = u64::from(frame.full_payload);
         bits(segments.saturating_mul(full))
     });
@@ -252,11 +259,20 @@ mod tests {
         let (mut measured, frame) = measured();
         assert_eq!(arm(&measured, &frame).rfc6349.unwrap().tcp_efficiency, None);
         // 80 of 4,000 segments again, at two hosts; a rival's do not count.
-        measured.counters = BTreeMap::from([
-            ("client: TcpRetransSegs".to_owned(), 60),
-            ("relay: TcpRetransSegs".to_owned(), 20),
-            ("rival: TcpRetransSegs".to_owned(), 9_000),
-            ("client: TcpOutSegs".to_owned(), 5_000),
+        let counted = |counters: &[(&str, u64)]| -> BTreeMap<String, u64> {
+            let pairs = counters.iter();
+            pairs
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect()
+        };
+        measured.transfers[0].counters = counted(&[
+            ("client: TcpRetransSegs", 45),
+            ("relay: TcpRetransSegs", 20),
+            ("rival: TcpRetransSegs", 9_000),
+        ]);
+        measured.transfers[1].counters = counted(&[
+            ("client: TcpRetransSegs", 15),
+            ("client: TcpOutSegs", 5_000),
         ]);
         let point = |rtt_s| SeriesPoint {
             rtt_s,
@@ -272,6 +288,7 @@ mod tests {
         near(metrics.tcp_efficiency, 4_000.0 / 4_080.0);
         near(metrics.buffer_delay, 0.25);
         near(arm.retransmissions, 20.0);
+        assert_eq!(arm.counters["client: TcpRetransSegs"], 60);
     }
 
     #[test]

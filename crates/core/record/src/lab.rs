@@ -200,6 +200,10 @@ pub struct Arm {
     /// Kernel counters by host, summed over the arm: `origin: TcpRetransSegs`.
     #[serde(default)]
     pub counters: BTreeMap<String, u64>,
+    /// The same for every transfer, in the order of [`samples_s`](Self::samples_s): from its start to the
+    /// start of the next, or to the end of its block. Of transfers that failed only the sums have them.
+    #[serde(default)]
+    pub counters_by_run: BTreeMap<String, Vec<u64>>,
     /// Segments sent again per transfer, by all hosts but rivals.
     #[serde(default)]
     pub retransmissions: Option<f64>,

@@ -265,9 +265,6 @@ impl Stage<'_> {
                 &mut series,
             );
             finish(number, &block);
-            for (counter, value) in block.retransmissions() {
-                *measured.counters.entry(counter).or_default() += value;
-            }
             if !workload.rivals.is_empty() {
                 let beside = share.end(&block);
                 let span = share.span(&block);

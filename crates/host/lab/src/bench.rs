@@ -104,6 +104,8 @@ pub(crate) struct Bench {
     origin: Worker,
     /// What the origin shows where it speaks TLS, as PEM.
     certificate: Option<String>,
+    /// SHA-256 of the objects that the origin has from the start, by their size.
+    made: BTreeMap<u64, String>,
     /// Where that certificate and its key are, for programs that take files.
     identity: [PathBuf; 2],
     /// Beside the client, where objects are replicated.
@@ -174,6 +176,7 @@ impl Bench {
             alone_bps: BTreeMap::new(),
             origin: origin.process,
             certificate: origin.certificate,
+            made: origin.made,
             identity,
             near_store: stores::start_near_store(scenario, seed, binary, &topology, &logs)?,
             binary: binary.to_owned(),

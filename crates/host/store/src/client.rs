@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::credentials::Credentials;
 use crate::tls::Trust;
 
-pub use transfer::run;
+pub use transfer::{Client, run};
 
 #[cfg(doc)]
 use crate::payload;

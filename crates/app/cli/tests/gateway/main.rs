@@ -132,7 +132,7 @@ async fn objects_small_and_large_pass_through_the_binary_with_credentials_of_its
     let mut gateway = Gateway::start(origin.address, &[]);
     for (bytes, in_parts) in [(0, false), (100_000, false), (40 << 20, true)] {
         let series = gateway.series(Verb::Put, bytes);
-        for transfer in store::client::run(&series, |_| {}).await.unwrap() {
+        for transfer in store::client::run(&series).await.unwrap() {
             assert_eq!(transfer.error, None);
             let stored = origin.stored.recv().await.unwrap();
             assert_eq!(stored.sha256, transfer.objects[0].sha256);
@@ -143,7 +143,7 @@ async fn objects_small_and_large_pass_through_the_binary_with_credentials_of_its
     }
     for (bytes, in_parts) in [(1000, false), (40 << 20, true)] {
         let series = gateway.series(Verb::Get, bytes);
-        for transfer in store::client::run(&series, |_| {}).await.unwrap() {
+        for transfer in store::client::run(&series).await.unwrap() {
             // The client compares with what the origin made of its seed.
             assert_eq!(transfer.error, None);
             let event = gateway.event("answered");
@@ -159,7 +159,7 @@ async fn the_origins_credentials_are_no_good_at_the_gateway() {
     let gateway = Gateway::start(origin.address, &["--hot", "off"]);
     let mut series = gateway.series(Verb::Put, 10);
     series.credentials = Credentials::new("origins-key", "origins/secret");
-    let transfers = store::client::run(&series, |_| {}).await.unwrap();
+    let transfers = store::client::run(&series).await.unwrap();
     let error = transfers[0].error.as_deref().unwrap();
     assert!(
         error.contains("InvalidAccessKeyId") || error.contains("403"),
@@ -210,7 +210,7 @@ async fn killed_two_hundred_times_it_leaves_no_half_object_and_gives_up_what_it_
                 .enable_all()
                 .build()
                 .unwrap();
-            alone.block_on(store::client::run(&series, |_| {})).unwrap()
+            alone.block_on(store::client::run(&series)).unwrap()
         });
         if bytes == large {
             // The upload has begun when it is in the journal; from there on a little more of it each time.

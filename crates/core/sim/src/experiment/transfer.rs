@@ -1,6 +1,6 @@
 //! Transfers of a block, one after the other.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use comparison::{Measured, Transfer};
@@ -30,6 +30,7 @@ pub(super) fn play(
     let mut kept = Vec::new();
     let payload = workload.payload(arm.parallel(workload));
     for number in 0..warm_up.saturating_add(count) {
+        let before = block.retransmissions();
         let result = match plan::plan(workload, arm) {
             Some(plan) if workload.duration.is_none() => {
                 sized(arm, workload, block, plan, &mut kept)
@@ -62,7 +63,23 @@ pub(super) fn play(
         }
         let pause = block.programs.world.now() + PAUSE;
         block.programs.pass(pause);
+        if number >= warm_up
+            && let Some(transfer) = measured.transfers.last_mut()
+        {
+            transfer.counters = since(&before, block.retransmissions());
+        }
     }
+}
+
+/// What was counted since `before`.
+fn since(
+    before: &BTreeMap<String, u64>,
+    mut after: BTreeMap<String, u64>,
+) -> BTreeMap<String, u64> {
+    for (name, count) in &mut after {
+        *count -= before.get(name).copied().unwrap_or_default();
+    }
+    after
 }
 
 /// A finished transfer.

@@ -816,6 +816,13 @@ export interface Arm {
     [k: string]: number;
   };
   /**
+   * The same for every transfer, in the order of [`samples_s`](Self::samples_s): from its start to the
+   * start of the next, or to the end of its block. Of transfers that failed only the sums have them.
+   */
+  counters_by_run?: {
+    [k: string]: number[];
+  };
+  /**
    * Transfers that failed (error, or another digest in the store than was sent).
    */
   failed: number;

@@ -73,8 +73,8 @@ struct Watched {
 /// What is noted while a block's transfers run.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// When the first that counts began.
-    pub(super) counters: Option<HostCounters>,
+    /// The kernels' counters when each that counts began.
+    pub(super) counters: Vec<HostCounters>,
     /// What the flows of each transfer that counts got, in order; without those that failed.
     pub(super) shares: Vec<Share>,
     /// What flows say of their own TCP.
@@ -82,7 +82,7 @@ pub(super) struct Account {
 }
 
 /// Kernel counters of every host by its name.
-pub(super) type HostCounters = BTreeMap<String, KernelCounters>;
+type HostCounters = BTreeMap<String, KernelCounters>;
 
 // === impl Job ===
 
@@ -168,8 +168,12 @@ impl Bench {
         let mut account = Account::default();
         self.link.start_schedule()?;
         let seen = self.transfers(job, &mut account)?;
-        let after = self.counters()?;
-        let counted = difference(&account.counters.take().unwrap_or_default(), &after);
+        account.counters.push(self.counters()?);
+        let counted = account
+            .counters
+            .windows(2)
+            .map(|looks| difference(&looks[0], &looks[1]));
+        let counted: Vec<BTreeMap<String, u64>> = counted.collect();
         let rivals = match rivals {
             None => Vec::new(),
             Some(rivals) => {
@@ -200,7 +204,6 @@ impl Bench {
             captured: seen.len(),
             legs: self.leg_captures(job, |place| captures.get(&place).cloned()),
             captures: captures.remove(&Place::Client).into_iter().collect(),
-            counters: counted,
             readings: alone.readings.into_iter().chain([reading]).collect(),
             link_problems,
             rivals,
@@ -212,6 +215,9 @@ impl Bench {
             };
             let mut transfer = self.on_the_wire(job, one.transfer, &trial.captures)?;
             transfer.position = position;
+            if let Some(counted) = counted.get(position) {
+                transfer.counters.extend(counted.clone());
+            }
             if transfer.steady_bps.is_none() && transfer.failure.is_none() {
                 let half = f64::midpoint(one.from_s, one.to_s);
                 transfer.steady_bps = observation.goodput_between(half, one.to_s);
@@ -228,7 +234,7 @@ impl Bench {
         let Some(program) = job.program() else {
             return match job.workload.kind {
                 Kind::Upload | Kind::Download | Kind::Replicate => {
-                    let seen = self.objects(job, &mut account.counters)?;
+                    let seen = self.objects(job, account)?;
                     account.shares = counted(job, &seen).filter_map(Seen::share).collect();
                     Ok(seen)
                 }
@@ -239,9 +245,7 @@ impl Bench {
         };
         let mut seen = Vec::new();
         for number in 0..job.transfers {
-            if job.position(number) == Some(0) {
-                account.counters = Some(self.counters()?);
-            }
+            self.note_beginning(job, number, account)?;
             seen.push(self.by_command(job, program, number)?);
         }
         account.shares = counted(job, &seen).filter_map(Seen::share).collect();
@@ -314,14 +318,14 @@ impl Bench {
     }
 
     /// The host whose TCP sends the payload across the WAN.
-    fn sender(&self, job: &Job<'_>) -> Place {
+    pub(super) fn sender(&self, job: &Job<'_>) -> Place {
         // Client and origin are on different sides: some leg lies between.
         self.long_haul(job.route, job.workload)
             .map_or(Place::Client, |seat| seat.sender)
     }
 
     /// Whether the payload leaves by our own TCP, which no kernel can be asked about.
-    fn own_tcp_sends(&self, job: &Job<'_>) -> bool {
+    pub(super) fn own_tcp_sends(&self, job: &Job<'_>) -> bool {
         self.topology.node(self.sender(job)).own_tcp.is_some()
     }
 
@@ -389,10 +393,24 @@ impl Bench {
         interval.problems(path.rtt.get(), grain)
     }
 
-    /// The counters of every host's kernel now.
-    pub(super) fn counters(&self) -> Result<HostCounters, BenchError> {
+    /// Looks at the kernels' counters where transfer `number`, which is about to begin, counts.
+    pub(super) fn note_beginning(
+        &self,
+        job: &Job<'_>,
+        number: u32,
+        account: &mut Account,
+    ) -> Result<(), BenchError> {
+        if job.position(number).is_some() {
+            account.counters.push(self.counters()?);
+        }
+        Ok(())
+    }
+
+    /// The counters of every host's kernel now, but of those whose TCP is ours.
+    fn counters(&self) -> Result<HostCounters, BenchError> {
         let nodes = self.topology.nodes();
         nodes
+            .filter(|(_, node)| node.own_tcp.is_none())
             .map(|(_, node)| {
                 let counters = KernelCounters::of(&node.namespace)
                     .map_err(|source| BenchError::Topology(TopologyError::Namespace(source)))?;
@@ -469,9 +487,6 @@ impl Trial {
         self.moments.extend(one.moments);
         self.rivals.extend(one.rivals);
         self.captured += one.captured;
-        for (name, count) in one.counters {
-            *self.counters.entry(name).or_default() += count;
-        }
         self.readings.extend(one.readings);
         self.link_problems.extend(one.link_problems);
     }

@@ -13,6 +13,9 @@ const PROTOCOLS: [&str; 3] = ["Tcp", "TcpExt", "IpExt"];
 /// What goes up and down, or is a setting, has no difference.
 const GAUGES: [&str; 5] = ["RtoAlgorithm", "RtoMin", "RtoMax", "MaxConn", "CurrEstab"];
 
+/// Whose zero says something: that nothing was sent again is not the same as nobody having counted.
+const TOLD_AT_ZERO: &str = "TcpRetransSegs";
+
 // === impl KernelCounters ===
 
 impl KernelCounters {
@@ -31,12 +34,12 @@ impl KernelCounters {
         })
     }
 
-    /// What was counted from `self` to `after`; zeros are left out.
+    /// What was counted from `self` to `after`; zeros are left out, but for [`TOLD_AT_ZERO`].
     pub(super) fn until<'a>(&'a self, after: &'a Self) -> impl Iterator<Item = (&'a str, u64)> {
         after.0.iter().filter_map(|(name, count)| {
             let before = self.0.get(name).copied().unwrap_or(0);
-            let new = count.checked_sub(before).filter(|new| *new > 0)?;
-            Some((name.as_str(), new))
+            let new = count.checked_sub(before)?;
+            (new > 0 || name == TOLD_AT_ZERO).then_some((name.as_str(), new))
         })
     }
 }
@@ -79,7 +82,12 @@ mod tests {
         let after = BEFORE.replace("-1 7 2", "-1 9 2").replace("0 1", "0 4");
         let (before, after) = (KernelCounters(parse(BEFORE)), KernelCounters(parse(&after)));
         let counted: Vec<_> = before.until(&after).collect();
-        assert_eq!(counted, [("TcpActiveOpens", 2), ("TcpExtTCPTimeouts", 3)]);
+        let expected = [
+            ("TcpActiveOpens", 2),
+            ("TcpExtTCPTimeouts", 3),
+            ("TcpRetransSegs", 0),
+        ];
+        assert_eq!(counted, expected);
     }
 
     #[test]

@@ -163,11 +163,17 @@ impl Bench {
     ) -> Result<Vec<Seen>, BenchError> {
         let mut all = Vec::new();
         for number in 0..job.transfers {
-            if job.position(number) == Some(0) {
-                account.counters = Some(self.counters()?);
-            }
-            let (seen, document) = self.by_flow(job, number)?;
+            self.note_beginning(job, number, account)?;
+            let (mut seen, document) = self.by_flow(job, number)?;
             if let Some(document) = document {
+                if self.own_tcp_sends(job) {
+                    let sender = &self.topology.node(self.sender(job)).name;
+                    let counted = (
+                        format!("{sender}: TcpRetransSegs"),
+                        document.retransmissions(),
+                    );
+                    seen.transfer.counters.extend([counted]);
+                }
                 if job.position(number).is_some() && seen.transfer.failure.is_none() {
                     account.shares.extend(document.share());
                 }
@@ -264,7 +270,14 @@ impl Document {
             bytes: self.totals.bytes,
             steady_bps: (is_stream && !steady.is_empty()).then(|| steady.iter().sum()),
             failure: failed.or(wrong),
+            ..Transfer::default()
         }
+    }
+
+    /// Segments that the senders whose samples are here sent again.
+    fn retransmissions(&self) -> u64 {
+        let last = |flow: &Connection| flow.samples.last().map_or(0, |last| last.retransmits);
+        self.flows.iter().map(last).sum()
     }
 
     /// Between which moments payload was on its way, in seconds since 1970: from the first connection's

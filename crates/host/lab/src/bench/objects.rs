@@ -1,10 +1,11 @@
 //! Objects of the S3 store: moved by our own client, or by another program, and proved by their digest.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use comparison::{SplitMix64, Transfer};
 use scenario::{Kind, Tls, Workload};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use units::{Bytes, Span};
 
-use super::block::{HostCounters, Job, Seen};
+use super::block::{Account, Job, Seen};
 use super::command::{self, Placeholders};
 use super::stores::NEAR_STORE_PORT;
 use super::topology::Place;
@@ -50,7 +51,7 @@ impl Bench {
     pub(super) fn objects(
         &mut self,
         job: &Job<'_>,
-        counters: &mut Option<HostCounters>,
+        account: &mut Account,
     ) -> Result<Vec<Seen>, BenchError> {
         let mut command = self.client_command(&self.binary, job.route)?;
         command.args(["lab", "worker", "client"]);
@@ -58,9 +59,9 @@ impl Bench {
         let mut client = Worker::start("client", command, &config, &self.logs)?;
         let mut seen = Vec::new();
         for number in 0..job.transfers {
-            if job.position(number) == Some(0) {
-                *counters = Some(self.counters()?);
-            }
+            self.note_beginning(job, number, account)?;
+            // A client that is gone is told of, with its last words, by the wait for what it did.
+            let _ = client.tell("");
             let moved = |line: &Value| serde_json::from_value::<Moved>(line.clone()).ok();
             let moved =
                 client.wait_watching(A_TRANSFER, TRANSFER, moved, || self.expect_all_alive())?;
@@ -181,7 +182,7 @@ impl Bench {
                 Some(failure)
             }
             (None, Kind::Upload) => self.difference_to_only_stored(&object.sha256)?,
-            (None, Kind::Download) => difference_in_length(&object.path, bytes),
+            (None, Kind::Download) => self.difference_to_made(&object.path, bytes),
             (None, _) => None,
         };
         if seen.transfer.failure.is_none() {
@@ -233,6 +234,12 @@ impl Bench {
         Ok(difference(sent, &stored))
     }
 
+    /// Compares what a command has written with what the origin made.
+    fn difference_to_made(&self, path: &Path, bytes: Bytes) -> Option<String> {
+        let made = self.made.get(&bytes.get());
+        difference_in_file(path, bytes, made.map(String::as_str))
+    }
+
     fn object_file(&self, name: &str) -> Object {
         Object {
             path: self.out.join("objects").join(format!("{name}.data")),
@@ -251,7 +258,7 @@ impl Bench {
                 .wrapping_add(u64::from(byte))
         });
         SplitMix64::new(index).fill(&mut content);
-        object.sha256 = sha256_hex(&content);
+        object.sha256 = hex(&Sha256::digest(&content));
         fs::write(&object.path, &content).map_err(|source| BenchError::Object {
             path: object.path.clone(),
             source,
@@ -292,11 +299,32 @@ pub(super) fn sizes(workload: &Workload) -> Vec<u64> {
     sizes.map(Bytes::get).collect()
 }
 
-fn difference_in_length(path: &Path, bytes: Bytes) -> Option<String> {
-    let length = fs::metadata(path).map(|file| file.len());
-    match length {
-        Ok(length) if length == bytes.get() => None,
-        Ok(length) => Some(format!("the command wrote {length} bytes, not {bytes}")),
+fn length_and_digest(path: &Path) -> io::Result<(u64, String)> {
+    let mut file = fs::File::open(path)?;
+    let (mut running, mut length) = (Sha256::new(), 0);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((length, hex(&running.finalize()))),
+            read => {
+                running.update(&buffer[..read]);
+                length += read as u64;
+            }
+        }
+    }
+}
+
+/// Why the file that a command has written is not the object of which the origin knows this digest.
+fn difference_in_file(path: &Path, bytes: Bytes, made: Option<&str>) -> Option<String> {
+    match length_and_digest(path) {
+        Ok((length, _)) if length != bytes.get() => {
+            Some(format!("the command wrote {length} bytes, not {bytes}"))
+        }
+        Ok((_, read)) if Some(read.as_str()) == made => None,
+        Ok((_, read)) => Some(format!(
+            "the command wrote other bytes than the origin holds: SHA-256 {read}, not {}",
+            made.unwrap_or("known")
+        )),
         Err(error) => Some(format!("the command left no file: {error}")),
     }
 }
@@ -312,13 +340,36 @@ fn difference(sent: &str, stored: &str) -> Option<String> {
     })
 }
 
-fn sha256_hex(content: &[u8]) -> String {
+fn hex(digest: &[u8]) -> String {
     use std::fmt::Write as _;
-    Sha256::digest(content)
+    digest
         .iter()
         .fold(String::with_capacity(64), |mut text, byte| {
             // Writing to a String cannot fail.
             let _ = write!(text, "{byte:02x}");
             text
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_what_was_asked_for_only_where_its_digest_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("object");
+        let content = vec![7; 100_000];
+        let made = hex(&Sha256::digest(&content));
+        let compare = |made| difference_in_file(&path, Bytes::new(100_000), made);
+        assert!(compare(Some(&made)).unwrap().contains("left no file"));
+        fs::write(&path, &content).unwrap();
+        assert_eq!(compare(Some(&made)), None);
+        assert!(compare(None).is_some(), "nobody knows what it should be");
+        let other = hex(&Sha256::digest(b"another"));
+        assert!(compare(Some(&other)).unwrap().contains("other bytes"));
+        fs::write(&path, &content[1..]).unwrap();
+        let short = compare(Some(&made)).unwrap();
+        assert!(short.contains("wrote 99999 bytes"), "{short}");
+    }
 }

@@ -1,5 +1,6 @@
 //! The stores of a bench: the origin, and the one beside the client from which objects are replicated.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ pub(super) const KEY: &str = "origin-key.pem";
 pub(super) struct Store {
     pub(super) process: Worker,
     pub(super) certificate: Option<String>,
+    /// SHA-256 of the objects that are there to be read, by their size.
+    pub(super) made: BTreeMap<u64, String>,
 }
 
 /// The origin, with every object that some workload reads from it.
@@ -49,7 +52,7 @@ pub(super) fn start_origin(
         .map_err(BenchError::Topology)?;
     let made = made(scenario, Kind::Download);
     let store = start("origin", command, listen, tls.as_ref(), (seed, &made), logs)?;
-    if let Some((certificate, key)) = &store.1 {
+    if let Some((certificate, key)) = &store.identity {
         for (path, text) in identity.iter().zip([certificate, key]) {
             fs::write(path, text).map_err(|source| BenchError::Object {
                 path: path.clone(),
@@ -58,8 +61,9 @@ pub(super) fn start_origin(
         }
     }
     Ok(Store {
-        process: store.0,
-        certificate: store.1.map(|(certificate, _)| certificate),
+        process: store.process,
+        certificate: store.identity.map(|(certificate, _)| certificate),
+        made: store.made,
     })
 }
 
@@ -80,7 +84,7 @@ pub(super) fn start_near_store(
         .command(Place::Client, binary, None)
         .map_err(BenchError::Topology)?;
     let store = start("near-store", command, listen, None, (seed, &made), logs)?;
-    Ok(Some(store.0))
+    Ok(Some(store.process))
 }
 
 /// Sizes of the objects that workloads of this kind read.
@@ -98,6 +102,21 @@ fn made(scenario: &Scenario, kind: Kind) -> Vec<u64> {
 /// A certificate and its key, as PEM.
 type Identity = (String, String);
 
+/// A store's process and what its first line tells.
+struct Started {
+    process: Worker,
+    identity: Option<Identity>,
+    made: BTreeMap<u64, String>,
+}
+
+/// SHA-256 of objects by their size.
+fn digests(made: &serde_json::Value) -> BTreeMap<u64, String> {
+    let entries = made.as_object().into_iter().flatten();
+    entries
+        .filter_map(|(bytes, digest)| Some((bytes.parse().ok()?, digest.as_str()?.to_owned())))
+        .collect()
+}
+
 fn start(
     name: &str,
     mut command: Command,
@@ -105,7 +124,7 @@ fn start(
     tls: Option<&serde_json::Value>,
     (seed, made): (u64, &[u64]),
     logs: &Path,
-) -> Result<(Worker, Option<Identity>), BenchError> {
+) -> Result<Started, BenchError> {
     command.args(["lab", "worker", "origin"]);
     let config = json!({
         "listen": listen,
@@ -116,11 +135,16 @@ fn start(
         "made": made,
     });
     let mut process = Worker::start(name, command, &config, logs)?;
-    let identity = process.wait_for("that it listens", READY, |line| {
+    let (identity, made) = process.wait_for("that it listens", READY, |line| {
         (line["event"] == "listening").then(|| {
             let text = |field: &str| line[field].as_str().map(str::to_owned);
-            text("certificate").zip(text("key"))
+            let identity = text("certificate").zip(text("key"));
+            (identity, digests(&line["made"]))
         })
     })?;
-    Ok((process, identity))
+    Ok(Started {
+        process,
+        identity,
+        made,
+    })
 }

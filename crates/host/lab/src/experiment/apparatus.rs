@@ -41,8 +41,6 @@ pub(crate) struct Trial {
     pub(crate) captured: usize,
     /// Between which moments each transfer that counts took place, in seconds since 1970.
     pub(crate) moments: Vec<(f64, f64)>,
-    /// What the hosts' kernels counted meanwhile, such as `origin: TcpRetransSegs`.
-    pub(crate) counters: BTreeMap<String, u64>,
     /// What became of rival flows beside each transfer that counts; empty where there are none.
     pub(crate) rivals: Vec<Rivals>,
     /// The path after the block, after each command of it, and after rivals were measured alone.

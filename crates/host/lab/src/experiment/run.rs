@@ -276,9 +276,6 @@ impl<'a, A: Apparatus> Run<'a, A> {
     fn keep(&mut self, block: Block, trial: Trial) {
         let measured = self.measured(block);
         measured.transfers.extend(trial.transfers);
-        for (name, count) in trial.counters {
-            *measured.counters.entry(name).or_default() += count;
-        }
         let kept = self.kept.entry((block.arm, block.workload)).or_default();
         kept.rivals.extend(trial.rivals);
         let rivals = Rivals::mean(&kept.rivals);

@@ -88,11 +88,11 @@ impl Apparatus for Fake {
                 (false, true) => 0.1 + self.spread,
             },
             bytes: 102_400 - if other { self.payload_spread } else { 0 },
+            counters: BTreeMap::from([("client: TcpRetransSegs".to_owned(), position.into())]),
             ..Transfer::default()
         };
         Ok(Trial {
             transfers: (0..task.transfers).map(transfer).collect(),
-            counters: BTreeMap::from([("client: TcpRetransSegs".to_owned(), 3)]),
             readings: vec![self.check_path(task.arm, Depth::RoundTrip)?],
             link_problems: self.link_problems.pop_front().into_iter().collect(),
             ..Trial::default()

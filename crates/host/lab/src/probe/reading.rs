@@ -55,7 +55,8 @@ pub enum Unmeasured {
     /// Only the round trip was asked for.
     NotTried,
     /// The path is asked to have no bottleneck, or none whose rate holds at any moment and shows in a short
-    /// train: a trace, a schedule, a policer with a bucket of more than a second or close to another rate.
+    /// train: a trace, a schedule, a policer with a bucket of more than a second, close to another rate, or
+    /// before losses that are too many to tell from it.
     NoRateAsked,
     /// The sender did not keep the bottleneck busy: the machine is too slow, or was too busy.
     SenderTooSlow,

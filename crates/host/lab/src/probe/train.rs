@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use link::{Direction, DirectionSpec, Order, PathSpec};
+use link::{Direction, DirectionSpec, LossSpec, Order, PathSpec};
 use units::{Bytes, LossRate, Rate};
 
 use crate::probe::message::{self, Inbox, Message};
@@ -96,16 +96,29 @@ fn run(trains: &mut [Train], sockets: &Sockets) -> Result<(), ProbeError> {
 }
 
 /// The rate that a train can measure in a direction, and how.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Basis {
     pub(super) rate: Rate,
-    /// Bytes that a policer lets pass before its rate shows; without a policer it is a bottleneck, which
-    /// delays packets instead of dropping them.
-    policed: Option<Bytes>,
+    /// Without a policer it is a bottleneck, which delays packets instead of dropping them.
+    policed: Option<Policed>,
+}
+
+/// How a policer's rate can be seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Policed {
+    /// Bytes that pass before the rate shows.
+    bucket: Bytes,
+    /// Share of what passes that the path loses behind it.
+    lost: f64,
 }
 
 /// Longest time that a train may take to empty a policer's bucket.
 const LONGEST_EMPTYING: Duration = Duration::from_secs(1);
+/// Longest time that it may take to tell a policer's rate from the losses behind it.
+const LONGEST_TELLING: Duration = Duration::from_secs(2);
+/// Packets that have to be counted per share that is lost. Of `n` packets `n p` are lost, give or take
+/// `sqrt(n p)`; five times that is the tolerance of the rate, 1 % of `n`, where `n = p (5 / 0.01)^2`.
+const COUNTED_PER_SHARE_LOST: f64 = 250_000.0;
 
 // === impl Basis ===
 
@@ -125,10 +138,40 @@ impl Basis {
             && spec.trace.is_none()
             && spec.schedule.is_empty();
         let emptying = policer.burst.checked_div(policer.rate)?;
-        (bare && emptying <= LONGEST_EMPTYING).then_some(Self {
+        let policed = Policed {
+            bucket: policer.burst,
+            lost: share_lost(spec)?,
+        };
+        let telling = Bytes::new(policed.packets() * IP_BYTES).checked_div(policer.rate)?;
+        let short = emptying <= LONGEST_EMPTYING && telling <= LONGEST_TELLING;
+        (bare && short).then_some(Self {
             rate: policer.rate,
-            policed: Some(policer.burst),
+            policed: Some(policed),
         })
+    }
+}
+
+/// The share of packets that is lost at random behind a policer; `None` where no share tells how many of a
+/// train are.
+fn share_lost(spec: &DirectionSpec) -> Option<f64> {
+    let lost = match &spec.loss {
+        LossSpec::None => 0.0,
+        LossSpec::Bernoulli(share) => share.as_f64(),
+        LossSpec::GilbertElliott(_) | LossSpec::Every(_) | LossSpec::Listed(_) => return None,
+    };
+    // A damaged packet is dropped by who receives it.
+    Some(1.0 - (1.0 - lost) * (1.0 - spec.corrupt.as_f64()))
+}
+
+impl Policed {
+    /// Fewest packets by which its rate can be told from the losses behind it.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most 250,000, and not negative"
+    )]
+    fn packets(self) -> u64 {
+        (self.lost * COUNTED_PER_SHARE_LOST).ceil() as u64
     }
 }
 
@@ -138,6 +181,8 @@ struct Train {
     rate: Rate,
     /// From this packet on the policer's bucket is empty, and those that arrive count, not their numbers.
     policed_from: Option<u64>,
+    /// Share of the packets that the bottleneck lets pass and that arrive, where they are counted.
+    arriving: f64,
     /// Whether a packet that arrives means that those before it have arrived or are lost.
     in_order: bool,
     count: u64,
@@ -184,11 +229,13 @@ impl Train {
         let mut burst = (queue / 2).clamp(2, count / 4);
         let mut backlog = (queue - queue / 8).max(2);
         let mut policed_from = None;
-        if let Some(bucket) = policed {
+        let mut arriving = 1.0;
+        if let Some(policed) = policed {
             // At twice the rate a bucket loses as much as passes: it is empty after twice its size.
-            let emptying = 2 * bucket.get() / IP_BYTES + FEWEST;
+            let emptying = 2 * policed.bucket.get() / IP_BYTES + FEWEST;
             policed_from = Some(emptying);
-            count = emptying + 2 * count;
+            arriving = 1.0 - policed.lost;
+            count = emptying + 2 * count.max(policed.packets());
             pace = Rate::bit_per_s(rate.bits_per_s() * 2);
             burst = 2;
             // A policer has no queue; what waits behind it is not what is measured.
@@ -204,6 +251,7 @@ impl Train {
             direction,
             rate,
             policed_from,
+            arriving,
             in_order: spec.order == Order::Kept
                 && spec.reorder.is_none()
                 && spec.duplicate == LossRate::ZERO,
@@ -316,7 +364,8 @@ impl Train {
         };
         let late = self.arrived.iter().filter(|(number, _)| *number >= from);
         let counted: Vec<_> = (0..).zip(late.map(|&(_, at)| at)).collect();
-        seconds_per_packet(&counted)
+        // Those that are lost behind the policer took its time as well.
+        seconds_per_packet(&counted).map(|seconds| seconds * self.arriving)
     }
 
     fn starved(&self) -> bool {
@@ -363,6 +412,8 @@ fn rate_of(seconds_per_packet: f64) -> Rate {
 
 #[cfg(test)]
 mod tests {
+    use link::Policer;
+
     use super::*;
 
     #[test]
@@ -401,6 +452,35 @@ mod tests {
             assert!(most <= queue.max(tight), "{most} of {queue}");
         }
     }
+
+    #[test]
+    fn losses_behind_a_policer_do_not_look_like_another_rate() {
+        let policed = |per_billion| DirectionSpec {
+            policer: Some(Policer {
+                rate: Rate::mbit_per_s(10),
+                burst: Bytes::new(64_000),
+            }),
+            loss: LossSpec::Bernoulli(LossRate::per_billion(per_billion).unwrap()),
+            ..DirectionSpec::default()
+        };
+        let mut train = Train::plan(Direction::Forward, &policed(5_000_000), 28).unwrap();
+        let from = train.policed_from.unwrap();
+        // Every second packet passes, one each 1.2 ms, and of those every 200th is lost.
+        for number in (from..train.count).step_by(2) {
+            let passed = (number - from) / 2;
+            if passed % 200 != 100 {
+                let at = Duration::from_micros(1_200 * passed);
+                train.arrived.push((number, at));
+            }
+        }
+        assert!(train.arrived.len() > 1_200);
+        let rate = rate_of(train.seconds_per_packet().unwrap()).bits_per_s();
+        assert!(rate.abs_diff(10_000_000) < 20_000, "{rate}");
+        // Five times the losses would take five times as long to tell from.
+        let refused = Train::plan(Direction::Forward, &policed(25_000_000), 28).err();
+        assert_eq!(refused, Some(Unmeasured::NoRateAsked));
+    }
+
     #[test]
     fn a_sender_that_lets_the_bottleneck_wait_knows_it() {
         let spec = DirectionSpec {

@@ -17,33 +17,30 @@ use super::{ClientError, Moved, Series, Transfer, Verb, library};
 use crate::digest::sha256_hex;
 use crate::payload;
 
-/// Runs a series; `each` sees every transfer as it ends.
+/// Runs a series to its end, one transfer right after the other.
 ///
 /// # Errors
 /// When the series cannot begin; a transfer that fails does not end the series.
-pub async fn run(
-    series: &Series,
-    mut each: impl FnMut(&Transfer),
-) -> Result<Vec<Transfer>, ClientError> {
-    if series.part == Some(0) {
-        return Err(ClientError::Part);
-    }
-    let mut clients = Clients::new(series)?;
+pub async fn run(series: &Series) -> Result<Vec<Transfer>, ClientError> {
+    let mut client = Client::new(series)?;
     let mut transfers = Vec::new();
-    for index in
-        (series.first_index..).take_while(|index| index - series.first_index < series.transfers)
-    {
-        if !series.reuse && index != series.first_index {
-            clients = Clients::new(series)?;
-        }
-        let transfer = one(series, &clients, index).await?;
-        each(&transfer);
+    while let Some(transfer) = client.next().await? {
         transfers.push(transfer);
     }
     Ok(transfers)
 }
 
+/// A series under way, for whoever decides when its next transfer begins.
+#[derive(Debug)]
+pub struct Client<'a> {
+    series: &'a Series,
+    clients: Clients,
+    /// Transfers so far.
+    done: u64,
+}
+
 /// The library's clients, which own the connections.
+#[derive(Debug)]
 struct Clients {
     target: AmazonS3,
     /// Of a copy.
@@ -72,6 +69,42 @@ struct Pause {
     /// Bytes until then.
     left: Cell<u64>,
     span: Duration,
+}
+
+// === impl Client ===
+
+impl<'a> Client<'a> {
+    /// Ready for the first transfer; nothing is sent before it.
+    ///
+    /// # Errors
+    /// When the series cannot begin.
+    pub fn new(series: &'a Series) -> Result<Self, ClientError> {
+        if series.part == Some(0) {
+            return Err(ClientError::Part);
+        }
+        Ok(Self {
+            series,
+            clients: Clients::new(series)?,
+            done: 0,
+        })
+    }
+
+    /// Does the next transfer of the series; `None` after its last.
+    ///
+    /// # Errors
+    /// When a client or a content can't be made. A transfer that fails tells so itself.
+    pub async fn next(&mut self) -> Result<Option<Transfer>, ClientError> {
+        let series = self.series;
+        if self.done == series.transfers {
+            return Ok(None);
+        }
+        if !series.reuse && self.done > 0 {
+            self.clients = Clients::new(series)?;
+        }
+        let transfer = one(series, &self.clients, series.first_index + self.done).await?;
+        self.done += 1;
+        Ok(Some(transfer))
+    }
 }
 
 // === impl Clients ===

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 async fn every_upload_arrives_with_the_digest_of_what_was_sent() {
     let origin = TestOrigin::start().await;
     let series = origin.series();
-    let uploads = run(&series, |_| ()).await.unwrap();
+    let uploads = run(&series).await.unwrap();
     let stored = origin.stop().await;
     assert_eq!(uploads.len(), 5);
     for (upload, stored) in uploads.iter().zip(&stored) {
@@ -47,7 +47,7 @@ async fn every_upload_arrives_with_the_digest_of_what_was_sent() {
 #[tokio::test]
 async fn without_reuse_every_upload_has_its_own_connection() {
     let origin = TestOrigin::start().await;
-    run(&origin.series(), |_| ()).await.unwrap();
+    run(&origin.series()).await.unwrap();
     assert_eq!(connections(&origin.stop().await), 5);
 }
 
@@ -58,7 +58,7 @@ async fn with_reuse_all_uploads_share_one_connection() {
         reuse: true,
         ..origin.series()
     };
-    run(&series, |_| ()).await.unwrap();
+    run(&series).await.unwrap();
     assert_eq!(connections(&origin.stop().await), 1);
 }
 
@@ -72,7 +72,7 @@ async fn series_side_by_side_do_not_disturb_each_other() {
         ..origin.series()
     };
     let (a, b, c) = (series("a", 1), series("b", 2), series("c", 3));
-    let (a, b, c) = tokio::join!(run(&a, |_| ()), run(&b, |_| ()), run(&c, |_| ()));
+    let (a, b, c) = tokio::join!(run(&a), run(&b), run(&c));
     let sent: BTreeMap<String, String> = [a, b, c]
         .into_iter()
         .flat_map(Result::unwrap)
@@ -99,7 +99,7 @@ async fn a_wrong_secret_is_refused_at_once_and_said() {
         transfers: 1,
         ..origin.series()
     };
-    let uploads = run(&series, |_| ()).await.unwrap();
+    let uploads = run(&series).await.unwrap();
     let error = uploads[0].error.as_deref().unwrap();
     assert!(error.contains("403"), "{error}");
     assert!(error.contains("SignatureDoesNotMatch"), "{error}");
@@ -114,9 +114,8 @@ async fn a_failed_upload_is_seen_and_the_series_goes_on() {
         transfers: 2,
         ..origin.series()
     };
-    let mut seen = 0;
-    let uploads = run(&series, |_| seen += 1).await.unwrap();
-    assert_eq!((seen, uploads.len()), (2, 2));
+    let uploads = run(&series).await.unwrap();
+    assert_eq!(uploads.len(), 2);
     assert!(uploads.iter().all(|upload| {
         upload
             .error
@@ -171,7 +170,7 @@ async fn an_upload_is_one_plain_put_with_a_length_and_without_expect() {
             received[head..].to_vec(),
         )
     });
-    let uploads = run(&series, |_| ()).await.unwrap();
+    let uploads = run(&series).await.unwrap();
     assert_eq!(uploads[0].error, None);
     let (head, body) = server.await.unwrap();
     assert_eq!(body, content(1, 7, 10_000));
@@ -208,7 +207,7 @@ async fn origin_with(made: &[u64]) -> TestOrigin {
 }
 
 async fn played(series: &Series) -> Vec<Transfer> {
-    let transfers = run(series, |_| ()).await.unwrap();
+    let transfers = run(series).await.unwrap();
     for transfer in &transfers {
         assert_eq!(transfer.error, None);
     }
@@ -230,7 +229,7 @@ async fn what_is_read_is_what_the_origin_made() {
     assert_eq!(transfers[1].objects[0].key, "made/100000");
     assert_eq!(transfers[1].objects.len(), 2);
     let other_seed = Series { seed: 43, ..series };
-    let transfers = run(&other_seed, |_| ()).await.unwrap();
+    let transfers = run(&other_seed).await.unwrap();
     let error = transfers[0].error.as_deref().unwrap();
     assert!(error.contains("other bytes"), "{error}");
     origin.stop().await;
@@ -364,7 +363,7 @@ async fn only_the_origins_own_certificate_is_trusted() {
     let mut series = origin.series_over(Version::V1_3);
     let stranger = Identity::make(&["127.0.0.1".to_owned()]).unwrap();
     series.tls.as_mut().unwrap().certificate = stranger.certificate_pem();
-    let transfers = run(&series, |_| ()).await.unwrap();
+    let transfers = run(&series).await.unwrap();
     for transfer in transfers {
         let error = transfer.error.unwrap();
         assert!(error.contains("certificate"), "{error}");

@@ -14,7 +14,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         text.push(',');
     }
     text.push_str(
-        "workload,arm,transfer,position,seconds,bytes,goodput_bps,steady_bps,failure\r\n",
+        "workload,arm,transfer,position,seconds,bytes,goodput_bps,steady_bps,retransmissions,failure\r\n",
     );
     for row in rows {
         for factor in &factors {
@@ -26,7 +26,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         // Writing to a String cannot fail.
         let _ = write!(
             text,
-            "{},{},{},{},{:.6},{},{},{},{}\r\n",
+            "{},{},{},{},{:.6},{},{},{},{},{}\r\n",
             field(&row.workload),
             field(&row.arm),
             row.number,
@@ -35,6 +35,9 @@ pub(super) fn table(rows: &[Row]) -> String {
             transfer.bytes,
             rate(goodput(row)),
             rate(transfer.steady_bps),
+            transfer
+                .retransmissions()
+                .map_or_else(String::new, |count| count.to_string()),
             field(transfer.failure.as_deref().unwrap_or_default()),
         );
     }
@@ -88,6 +91,7 @@ mod tests {
         let good = Transfer {
             seconds: 0.5,
             bytes: 1_000,
+            counters: BTreeMap::from([("origin: TcpRetransSegs".to_owned(), 2)]),
             ..Transfer::default()
         };
         let bad = Transfer {
@@ -97,9 +101,9 @@ mod tests {
         let text = table(&[row(&[("path.rtt", "20 ms")], good), row(&[], bad)]);
         assert_eq!(
             text,
-            "path.rtt,workload,arm,transfer,position,seconds,bytes,goodput_bps,steady_bps,failure\r\n\
-             20 ms,100 KiB,direct,1,1,0.500000,1000,16000,,\r\n\
-             ,100 KiB,direct,1,1,0.000000,0,,,\"\"\"no\"\", it said\"\r\n"
+            "path.rtt,workload,arm,transfer,position,seconds,bytes,goodput_bps,steady_bps,retransmissions,failure\r\n\
+             20 ms,100 KiB,direct,1,1,0.500000,1000,16000,,2,\r\n\
+             ,100 KiB,direct,1,1,0.000000,0,,,,\"\"\"no\"\", it said\"\r\n"
         );
     }
 }

@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use serde::Deserialize;
-use serde_json::json;
-use store::client::Series;
+use serde_json::{Map, Value, json};
+use store::client::{Client, Series};
 use store::credentials::Credentials;
+use store::digest::sha256_hex;
 use store::origin::{self, Listeners, Origin};
+use store::payload;
 use store::tls::Identity;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use crate::arguments::WorkerRole;
 use crate::failure::{Blame as _, Failure, Kind};
@@ -62,7 +64,8 @@ struct TlsSetup {
 }
 
 /// The embedded S3 origin. Its first line says where it listens, and with TLS carries `certificate` and
-/// `key` (PEM), for clients and relays; then it prints a line for every object it has stored.
+/// `key` (PEM), for clients and relays, and `made`, the SHA-256 of every object that is there to be read by
+/// its size; then it prints a line for every object it has stored.
 async fn origin() -> Result<(), Failure> {
     let setup: OriginSetup = super::configuration()?;
     let mut listening = json!({ "event": "listening", "address": setup.listen });
@@ -78,6 +81,11 @@ async fn origin() -> Result<(), Failure> {
         listening["key"] = json!(identity.key_pem());
         listeners.tls = Some((listen(tls.listen).await?, identity));
     }
+    let seed = setup.seed;
+    let digests = setup.made.iter().map(|bytes| made_digest(seed, *bytes));
+    listening["made"] = digests
+        .collect::<Result<Map<String, Value>, Failure>>()?
+        .into();
     let config = origin::Config {
         buckets: vec![setup.bucket.clone()],
         form_bucket: setup.bucket,
@@ -100,24 +108,33 @@ async fn origin() -> Result<(), Failure> {
     printed
 }
 
+/// The size of an object that the origin makes, and its SHA-256.
+fn made_digest(seed: u64, bytes: u64) -> Result<(String, Value), Failure> {
+    let length = usize::try_from(bytes).environment("the origin can't make its objects")?;
+    let digest = sha256_hex(&payload::made(seed, length));
+    Ok((bytes.to_string(), digest.into()))
+}
+
 async fn listen(address: SocketAddr) -> Result<tokio::net::TcpListener, Failure> {
     tokio::net::TcpListener::bind(address)
         .await
         .environment(format!("cannot listen at {address}"))
 }
 
-/// The built-in client; prints a line for every transfer.
+/// The built-in client; for every line that comes it does a transfer, and prints a line about it. Whoever
+/// measures looks at what he wants to compare in between.
 async fn client() -> Result<(), Failure> {
     let series: Series = super::configuration()?;
-    let mut printed = Ok(());
-    store::client::run(&series, |transfer| {
-        if printed.is_ok() {
-            printed = output::json_line(transfer);
+    let mut client = Client::new(&series).environment("the client could not begin")?;
+    let mut words = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(_)) = words.next_line().await {
+        let transfer = client.next().await;
+        match transfer.environment("the client could not go on")? {
+            Some(transfer) => output::json_line(&transfer)?,
+            None => break,
         }
-    })
-    .await
-    .environment("the client could not begin")?;
-    printed
+    }
+    Ok(())
 }
 
 /// Stays where it was started until the lab ends.

@@ -1,0 +1,148 @@
+//! What `longhaul lab run` keeps of every single run, and how a block begins: the whole binary on real kernels.
+//! Needs what `longhaul doctor` lists for the lab; without it, these tests fail.
+
+#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+
+mod common;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::{Finished, longhaul, run};
+use record::lab::{Arm, Document};
+
+/// One lab at a time: two would measure each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static LAB: Mutex<()> = Mutex::new(());
+    // A test that failed has not made the lab unusable.
+    LAB.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lab_run(scenario: &str) -> (Finished, Document, String) {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, scenario).unwrap();
+    let rows = folder.path().join("rows.csv");
+    let mut command = longhaul();
+    command.args(["lab", "run", "--json"]).arg(&file);
+    command.arg("--csv").arg(&rows);
+    let finished = run(command.arg("--out").arg(folder.path().join("out")));
+    let document = serde_json::from_value(finished.json()).unwrap();
+    let rows = std::fs::read_to_string(rows).unwrap();
+    (finished, document, rows)
+}
+
+fn arm<'a>(document: &'a Document, name: &str) -> &'a Arm {
+    let arms = document.cells[0].arms.iter();
+    arms.into_iter().find(|arm| arm.name == name).unwrap()
+}
+
+#[test]
+fn kernel_counters_are_kept_of_every_run() {
+    let (finished, document, rows) = lab_run(
+        r#"
+        name = "runs"
+        seed = 7
+        [path]
+        rtt = "20 ms"
+        rate = "50 Mbit/s"
+        queue = "1 BDP"
+        [[workloads]]
+        name = "100 kB"
+        bytes = "100 kB"
+        [[arms]]
+        name = "new"
+        [[arms]]
+        name = "kept"
+        reuse = true
+        [experiment]
+        runs = 3
+        block = 3
+        "#,
+    );
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    // Who opens a connection for each upload does it in each, who keeps one in the first.
+    for (name, opened) in [("new", [1, 1, 1]), ("kept", [1, 0, 0])] {
+        let arm = arm(&document, name);
+        let of = |counter: &str| &arm.counters_by_run[&format!("client: {counter}")];
+        assert_eq!(of("TcpActiveOpens"), &opened, "{name}: {arm:#?}");
+        // 100,000 bytes are 70 segments, and a request has a head; the queue holds them all.
+        let segments = of("TcpOutSegs");
+        assert!(segments.iter().all(|sent| *sent >= 70), "{segments:?}");
+        assert_eq!(of("TcpRetransSegs"), &[0, 0, 0], "{name}");
+        assert_eq!(arm.retransmissions, Some(0.0), "counted, and none");
+        for (counter, runs) in &arm.counters_by_run {
+            assert_eq!(runs.len(), 3, "{counter}");
+            assert_eq!(runs.iter().sum::<u64>(), arm.counters[counter], "{counter}");
+        }
+    }
+    let resent = |row: &str| row.split(',').nth(8).map(str::to_owned).unwrap();
+    let column: Vec<String> = rows.lines().map(resent).collect();
+    assert_eq!(column, ["retransmissions", "0", "0", "0", "0", "0", "0"]);
+}
+
+#[test]
+fn every_block_meets_the_schedule_from_its_beginning() {
+    let (finished, document, _) = lab_run(
+        r#"
+        name = "schedule"
+        seed = 7
+        [path]
+        rtt = "20 ms"
+        rate = "20 Mbit/s"
+        queue = "1 BDP"
+        [[path.schedule]]
+        at = "1 s"
+        for = "2 s"
+        outage = "hold"
+        [[workloads]]
+        name = "4 MB"
+        kind = "stream"
+        bytes = "4 MB"
+        [[arms]]
+        name = "direct"
+        [experiment]
+        runs = 2
+        block = 1
+        "#,
+    );
+    assert_eq!(finished.code, Some(0), "{finished:#?}");
+    assert_eq!(document.order.len(), 2, "two blocks");
+    // 1.6 s of bytes: nobody is done before the outage, or before it ends, 3 s after the block's beginning. In
+    // a second block without it they would be through in 1.7 s. Clients begin a moment after their block: that much
+    // less of the outage they see.
+    let waited = &arm(&document, "direct").samples_s;
+    assert!(waited.iter().all(|seconds| *seconds > 2.2), "{waited:?}");
+}
+
+#[test]
+fn what_a_program_has_read_is_proved_by_its_content() {
+    let (finished, document, _) = lab_run(
+        r#"
+        name = "read"
+        seed = 7
+        [path]
+        rtt = "20 ms"
+        rate = "50 Mbit/s"
+        queue = "1 BDP"
+        [[workloads]]
+        name = "GET"
+        kind = "download"
+        bytes = "100 kB"
+        command = "head -c {size} /dev/zero > {file}"
+        [[arms]]
+        name = "direct"
+        [experiment]
+        runs = 1
+        block = 1
+        "#,
+    );
+    // As many bytes as were asked for, and none of them right.
+    assert_eq!(finished.code, Some(1), "{finished:#?}");
+    let why = document.cells[0].why.as_deref().unwrap();
+    assert!(
+        why.contains("wrote other bytes than the origin holds"),
+        "{why}"
+    );
+    assert_eq!(arm(&document, "direct").failed, 1);
+}
