@@ -72,7 +72,7 @@ fn gateway(origin: &TestOrigin, way: SocketAddr, limits: &str) -> (Gateway, Temp
 /// `count` of these at the same time, each of a client of its own; all succeed.
 async fn at_once(count: u64, series: impl Fn(u64) -> Series) {
     let series: Vec<Series> = (0..count).map(series).collect();
-    let runs = series.iter().map(|one| store::client::run(one));
+    let runs = series.iter().map(store::client::run);
     for transfers in join_all(runs).await {
         for transfer in transfers.unwrap() {
             assert_eq!(transfer.error, None);

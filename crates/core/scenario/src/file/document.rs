@@ -2,7 +2,8 @@
 //!
 //! `serde` stops at the first error. So where a document fails as a whole, each of its leaves is read
 //! once more alone, in a document of nothing else: what fails then is wrong by itself. What is missing
-//! from a table shows when the table is read without its faulty leaves, one field at a time.
+//! from a table shows when the table is read without its faulty leaves, one field at a time. What is wrong
+//! between fields that are sound themselves is said beside, as far as no faulty one has to do with it.
 
 use std::fmt;
 
@@ -20,11 +21,13 @@ use crate::{Problem, Scenario};
 pub(super) fn scenario(document: &Table) -> Result<Scenario, Vec<Problem>> {
     let whole = Value::Table(document.clone());
     Scenario::deserialize(Reader(&whole)).map_err(|first| {
-        let found = faults(&whole);
+        let faults = faults(&whole);
+        let mut found = faults.problems.clone();
         if found.is_empty() {
             // Only fields together are wrong; the first error then says it.
             return vec![problem(&first.path(), &first.fault)];
         }
+        found.extend(faults.unrelated());
         found
     })
 }
@@ -57,8 +60,18 @@ enum Fault {
 /// What every document must have; inside of its tables the types themselves tell.
 const REQUIRED: [&str; 5] = ["name", "seed", "path", "workloads", "arms"];
 
-fn faults(whole: &Value) -> Vec<Problem> {
+/// What is wrong with fields by themselves.
+struct Faults {
+    problems: Vec<Problem>,
+    /// Where those are that were taken out of `sound`.
+    places: Vec<Vec<Step>>,
+    /// The document without them.
+    sound: Value,
+}
+
+fn faults(whole: &Value) -> Faults {
     let mut problems = Vec::new();
+    let mut places: Vec<Vec<Step>> = Vec::new();
     let mut sound = whole.clone();
     for path in leaves(whole) {
         let Err(error) = Scenario::deserialize(Reader(&alone(whole, &path))) else {
@@ -78,6 +91,7 @@ fn faults(whole: &Value) -> Vec<Problem> {
             let place = &path[..path.len().min(at + usize::from(unknown))];
             add(&mut problems, problem(place, &error.fault));
             remove(&mut sound, place);
+            places.push(place.to_vec());
         }
     }
     for field in REQUIRED {
@@ -100,7 +114,56 @@ fn faults(whole: &Value) -> Vec<Problem> {
             }
         }
     }
-    problems
+    Faults {
+        problems,
+        places,
+        sound,
+    }
+}
+
+/// What is said of fields of a section depends on fields of other sections as well.
+const DEPENDS: [(&str, &[&str]); 4] = [
+    ("relays", &["path"]),
+    ("arms", &["relays", "hosts"]),
+    ("workloads", &["path", "arms"]),
+    ("experiment", &["arms", "workloads"]),
+];
+
+// === impl Faults ===
+
+impl Faults {
+    /// What is wrong between sound fields and has nothing to do with a faulty one; nothing where the rest does
+    /// not make a scenario.
+    fn unrelated(&self) -> Vec<Problem> {
+        let mut rest = self.sound.clone();
+        if let Value::Table(table) = &mut rest {
+            // Where these are missing or wrong that is said, and nothing that depends on them is.
+            table.entry("name").or_insert_with(|| "unnamed".into());
+            table.entry("seed").or_insert(Value::Integer(0));
+            if let Some(Value::Table(path)) = table.get_mut("path") {
+                path.entry("rtt").or_insert_with(|| "1 ms".into());
+            }
+        }
+        let Ok(scenario) = Scenario::deserialize(Reader(&rest)) else {
+            return Vec::new();
+        };
+        let mut problems = scenario.problems();
+        problems.retain(|problem| !self.concern(&problem.field));
+        problems
+    }
+
+    /// Whether a faulty field is in the table of `field`, or in a section on which its section depends.
+    fn concern(&self, field: &str) -> bool {
+        let section = field.split(['.', '[']).next().unwrap_or_default();
+        let depends = DEPENDS.iter().find(|(of, _)| *of == section);
+        let depends = depends.map_or(&[][..], |(_, on)| on);
+        self.places.iter().any(|place| {
+            let named = |on: &&str| matches!(place.first(), Some(Step::Key(key)) if key == on);
+            let key = |step: &Step| matches!(step, Step::Key(_));
+            let last = place.iter().rposition(key).unwrap_or_default();
+            depends.iter().any(named) || field.starts_with(&text(&place[..last]))
+        })
+    }
 }
 
 fn add(problems: &mut Vec<Problem>, problem: Problem) {
@@ -208,9 +271,13 @@ fn get<'a>(value: &'a Value, path: &[Step]) -> Option<&'a Value> {
     })
 }
 
-/// Takes out what is at `path`; list elements stay, so that paths stay right.
+/// Takes out what is at `path`; of a list element the list, or the table in it, so that paths stay right.
 fn remove(value: &mut Value, path: &[Step]) {
-    let Some((Step::Key(last), parents)) = path.split_last() else {
+    let key = |step: &Step| matches!(step, Step::Key(_));
+    let Some(place) = path.iter().rposition(key) else {
+        return;
+    };
+    let (parents, Step::Key(last)) = (&path[..place], &path[place]) else {
         return;
     };
     let parent = parents.iter().try_fold(value, |value, step| match step {

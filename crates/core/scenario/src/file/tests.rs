@@ -59,6 +59,33 @@ fn every_wrong_field_is_told_at_once_with_its_path() {
 }
 
 #[test]
+fn what_is_wrong_between_sound_fields_is_told_beside_faulty_ones() {
+    let broken = SOUND
+        .replace("seed = 1", "")
+        .replace("rtt = \"20 ms\"", "rtt = \"20\"")
+        .replace("bytes = \"1 MB\"", "kind = \"stream\"")
+        .replace("relay = \"hot\"", "relay = \"warm\"");
+    let told = problems(&broken);
+    assert_eq!(told.len(), 3, "{told:#?}");
+    assert!(
+        told[0].starts_with("`path.rtt`: `20` is not a time"),
+        "{told:#?}"
+    );
+    assert_eq!(told[1], "`the file`: `seed` is missing");
+    // The workload has no size, but what is said of workloads depends on the path.
+    assert!(told[2].starts_with("`arms[1].relay`"), "{told:#?}");
+
+    // A fault of the relay may be why the arm does not find what it wants.
+    let broken = broken.replace("[relays.hot]", "[relays.hot]\nat = \"nowhere\"");
+    let told = problems(&broken);
+    assert!(!told.iter().any(|one| one.contains("warm")), "{told:#?}");
+
+    let assertion = SOUND.replace("bytes", "assert = [\"max(relay) <= 1 * flor\"]\nbytes");
+    let told = problems(&assertion.replace("relay = \"hot\"", "relay = \"warm\""));
+    assert_eq!(told.len(), 2, "{told:#?}");
+}
+
+#[test]
 fn what_is_missing_in_several_tables_is_told_at_once() {
     let broken = SOUND
         .replace("    name = \"bulk\"\n", "")

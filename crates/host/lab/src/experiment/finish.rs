@@ -3,18 +3,23 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::error::Error as _;
+use std::fs;
 use std::path::PathBuf;
 
 use comparison::Transfer;
 use record::LimitSeconds;
 use record::explain;
 use record::lab::{Document, Series};
+use serde_json::json;
 
 use crate::bench::{Lasts, Leg};
 use crate::experiment::apparatus::Apparatus;
 use crate::experiment::legs::LegCaptures;
 use crate::experiment::run::{Ending, Run};
 use crate::experiment::{LabError, Outcome, Row, slug};
+
+/// Where the series of all transfers are.
+const SERIES: &str = "series.jsonl";
 
 impl<A: Apparatus> Run<'_, A> {
     pub(super) fn finish(mut self, ending: &Ending) -> Result<Outcome, LabError> {
@@ -62,6 +67,7 @@ impl<A: Apparatus> Run<'_, A> {
             assertions,
         };
         self.write_json("result.json", &document)?;
+        self.write_series()?;
         Ok(Outcome {
             document,
             explanations,
@@ -162,6 +168,31 @@ impl<A: Apparatus> Run<'_, A> {
             }
         }
         legs
+    }
+
+    /// A line for every transfer of the evidence whose sender's TCP was watched: the document has the median's.
+    fn write_series(&self) -> Result<(), LabError> {
+        let mut lines = Vec::new();
+        for ((arm, workload), kept) in &self.kept {
+            let (arm, workload) = (
+                &self.scenario.arms[*arm].name,
+                &self.scenario.workloads[*workload].name,
+            );
+            for (number, series) in (1_u32..).zip(&kept.series) {
+                if let Some(series) = series {
+                    let line = json!({
+                        "workload": workload, "arm": arm, "transfer": number, "series": series,
+                    });
+                    lines.push(line.to_string());
+                }
+            }
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        lines.push(String::new());
+        let path = self.options.out.join(SERIES);
+        fs::write(&path, lines.join("\n")).map_err(|source| LabError::Write { path, source })
     }
 
     /// Every transfer that counts, in the order of arms and workloads.

@@ -266,7 +266,9 @@ fn a_right_path_counts_every_block_once() {
     // One before, one per block, one after.
     assert_eq!((cell.path.checks, cell.path.invalid_checks), (6, 0));
     assert!(played.outcome.document.assertions[0].holds);
-    assert_eq!(cell.arms[0].counters["client: TcpRetransSegs"], 6);
+    let name = "client: TcpRetransSegs";
+    assert_eq!(cell.arms[0].counters_by_run[name], [0, 1, 0, 1]);
+    assert_eq!(cell.arms[0].counters[name], 2);
     assert_eq!(played.outcome.rows.len(), 8);
 }
 
