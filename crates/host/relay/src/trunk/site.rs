@@ -147,7 +147,7 @@ impl Site {
             } = door.next().await;
             let busy = self.enter();
             let mut first = first_bytes(&stream);
-            let begun = self.begin(&choose, &to, &mut first);
+            let begun = begin(&choose, &to, &mut first);
             let (site, choose, to) = (Arc::clone(&self), Arc::clone(&choose), to.clone());
             tokio::spawn(async move {
                 let begun = match begun {
@@ -160,26 +160,7 @@ impl Site {
         }
     }
 
-    /// Opens a stream for a client on the trunk that takes new ones now.
-    fn begin(
-        &self,
-        choose: &Choose,
-        to: &str,
-        first: &mut Bytes,
-    ) -> Result<(Arc<Engine>, Handle), String> {
-        let target = Target::new(to).map_err(|error| error.to_string())?;
-        loop {
-            let engine = choose()?;
-            match engine.open(&target, first) {
-                Ok(stream) => return Ok((engine, stream)),
-                // Left since it was chosen: it is not chosen again.
-                Err(OpenError::Left) => {}
-                Err(error) => return Err(crate::chain(&error)),
-            }
-        }
-    }
-
-    /// The same for a client who came while there was no trunk: the other end may be about to connect, after it was
+    /// Opens a stream for a client who came while there was no trunk: the other end may be about to connect, after it was
     /// started again or succeeded.
     async fn wait(
         &self,
@@ -191,7 +172,7 @@ impl Site {
         loop {
             let mut arrival = pin!(self.arrival.notified());
             arrival.as_mut().enable();
-            let begun = self.begin(choose, to, first);
+            let begun = begin(choose, to, first);
             if begun.is_ok() || timeout_at(until, arrival).await.is_err() {
                 return begun;
             }
@@ -416,6 +397,20 @@ impl Site {
         self.busy.send_modify(|count| *count += 1);
         self.served.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(self))
+    }
+}
+
+/// Opens a stream for a client on the trunk that takes new ones now.
+fn begin(choose: &Choose, to: &str, first: &mut Bytes) -> Result<(Arc<Engine>, Handle), String> {
+    let target = Target::new(to).map_err(|error| error.to_string())?;
+    loop {
+        let engine = choose()?;
+        match engine.open(&target, first) {
+            Ok(stream) => return Ok((engine, stream)),
+            // Left since it was chosen: it is not chosen again.
+            Err(OpenError::Left) => {}
+            Err(error) => return Err(crate::chain(&error)),
+        }
     }
 }
 
