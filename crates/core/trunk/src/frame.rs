@@ -46,7 +46,6 @@ pub(crate) enum Kind {
     StreamCredit,
     TrunkCredit,
     Width,
-    Leave,
     Ack,
     Ping,
     Pong,
@@ -67,7 +66,6 @@ impl Kind {
             Self::StreamCredit => 0x07,
             Self::TrunkCredit => 0x08,
             Self::Width => 0x09,
-            Self::Leave => 0x0a,
             Self::Ack => 0x40,
             Self::Ping => 0x41,
             Self::Pong => 0x42,
@@ -88,7 +86,6 @@ impl Kind {
             0x07 => Self::StreamCredit,
             0x08 => Self::TrunkCredit,
             0x09 => Self::Width,
-            0x0a => Self::Leave,
             0x40 => Self::Ack,
             0x41 => Self::Ping,
             0x42 => Self::Pong,
@@ -110,7 +107,6 @@ impl Kind {
             Self::StreamCredit => "stream-credit",
             Self::TrunkCredit => "trunk-credit",
             Self::Width => "width",
-            Self::Leave => "leave",
             Self::Ack => "ack",
             Self::Ping => "ping",
             Self::Pong => "pong",
@@ -206,8 +202,6 @@ pub(crate) enum Message {
     TrunkCredit { limit: u64, stream: u64 },
     /// The acceptor's wish for this many connections.
     Width { connections: u32 },
-    /// The sender opens no more streams in this session than these, and would like to end it with the last.
-    Leave { opened: u64 },
 }
 
 /// How long a direction of a stream is, and its digest as the sender of the frame computed it.
@@ -243,7 +237,6 @@ impl Message {
             Self::StreamCredit { .. } => Kind::StreamCredit,
             Self::TrunkCredit { .. } => Kind::TrunkCredit,
             Self::Width { .. } => Kind::Width,
-            Self::Leave { .. } => Kind::Leave,
         }
     }
 
@@ -257,7 +250,7 @@ impl Message {
             | Self::Receipt { stream, .. }
             | Self::Reset { stream, .. }
             | Self::StreamCredit { stream, .. } => Some(*stream),
-            Self::TrunkCredit { .. } | Self::Width { .. } | Self::Leave { .. } => None,
+            Self::TrunkCredit { .. } | Self::Width { .. } => None,
         }
     }
 
@@ -282,7 +275,6 @@ impl Message {
                 out.extend_from_slice(&stream.to_be_bytes());
             }
             Self::Width { connections } => out.extend_from_slice(&connections.to_be_bytes()),
-            Self::Leave { opened } => out.extend_from_slice(&opened.to_be_bytes()),
         }
     }
 }
@@ -376,8 +368,7 @@ impl Frame {
             | Kind::Reset
             | Kind::StreamCredit
             | Kind::TrunkCredit
-            | Kind::Width
-            | Kind::Leave => {
+            | Kind::Width => {
                 let sequence = fields.u64().ok_or_else(wrong)?;
                 let message = decode_message(kind, &mut fields, digest).ok_or_else(wrong)??;
                 Self::Reliable { sequence, message }
@@ -409,11 +400,6 @@ fn decode_message(
     if kind == Kind::Width {
         return Some(Ok(Message::Width {
             connections: fields.u32()?,
-        }));
-    }
-    if kind == Kind::Leave {
-        return Some(Ok(Message::Leave {
-            opened: fields.u64()?,
         }));
     }
     let stream = StreamId(fields.u64()?);
@@ -458,7 +444,6 @@ fn decode_message(
         }
         Kind::TrunkCredit
         | Kind::Width
-        | Kind::Leave
         | Kind::Ack
         | Kind::Ping
         | Kind::Pong

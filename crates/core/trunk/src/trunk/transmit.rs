@@ -140,8 +140,7 @@ impl Trunk {
             | Message::Reset { .. }
             | Message::StreamCredit { .. }
             | Message::TrunkCredit { .. }
-            | Message::Width { .. }
-            | Message::Leave { .. } => None,
+            | Message::Width { .. } => None,
         };
         let header = self.encode(&Frame::Reliable { sequence, message }, &payload);
         turn.push(header.clone());

@@ -15,7 +15,6 @@ mod app;
 mod basics;
 mod chaos;
 mod endings;
-mod leaving;
 mod pipe;
 mod striping;
 mod width;

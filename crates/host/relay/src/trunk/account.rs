@@ -126,7 +126,6 @@ impl Account {
             TrunkEvent::TrunkListening { .. }
             | TrunkEvent::FarListening { .. }
             | TrunkEvent::WanHot { .. }
-            | TrunkEvent::SessionLeft { .. }
             | TrunkEvent::TrunkHealth { .. } => {}
         }
     }

@@ -201,9 +201,7 @@ impl Desk {
     /// found out before it is needed.
     pub(super) async fn check(&self) -> CheckReport {
         let mut probes = Vec::new();
-        let trunks = (self.trunks)().into_iter();
-        // One that was left takes no stream for a probe.
-        for Watched { engine, targets } in trunks.filter(|one| one.engine.takes_streams()) {
+        for Watched { engine, targets } in (self.trunks)() {
             probes.push(echo::probe(&engine, &targets).await);
         }
         CheckReport {
