@@ -11,6 +11,7 @@ mod evidence;
 mod random;
 mod schedule;
 mod statistics;
+mod stopping;
 mod summary;
 
 pub use assertions::assertions;
@@ -23,3 +24,4 @@ pub use statistics::{
     mann_whitney, median_interval, quantile, ratio_interval, shift, shift_of_pairs, signed_rank,
     tcp_efficiency, transfer_time_ratio,
 };
+pub use stopping::further_round;

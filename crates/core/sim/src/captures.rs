@@ -1,11 +1,12 @@
 //! Which connections of a scenario pass which host, and as whose.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use scenario::{HostName, IpVersion};
 
 use crate::pcap::{Ends, pcapng};
-use crate::world::{ConnectionId, PathId, Side, World};
+use crate::world::{ConnectionId, Side, World};
 
 /// What one host saw of one block.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -24,21 +25,22 @@ pub struct HostCapture {
 
 const HTTP: u16 = 80;
 
-/// The capture of `host`: `lan` joins client and relay, `pool` are the relay's own connections.
+/// The capture of `host`, which is at an end of some of the connections in `ends`; `None` where it is at no end of
+/// any.
 pub(crate) fn of(
     world: &World,
-    lan: PathId,
-    pool: &[ConnectionId],
-    (host, ip): (HostName, IpVersion),
-) -> Vec<u8> {
-    pcapng(world.log(), |connection| {
-        let (near, far) = if world.path_of(connection) == lan {
-            (HostName::Client, HostName::Relay)
-        } else if pool.contains(&connection) {
-            (HostName::Relay, HostName::Origin)
-        } else {
-            (HostName::Client, HostName::Origin)
-        };
+    ends: &BTreeMap<ConnectionId, (HostName, HostName)>,
+    host: HostName,
+    ip: IpVersion,
+) -> Option<Vec<u8>> {
+    if !ends
+        .values()
+        .any(|(near, far)| [near, far].contains(&&host))
+    {
+        return None;
+    }
+    Some(pcapng(world.log(), |connection| {
+        let &(near, far) = ends.get(&connection)?;
         let at = if host == near {
             Side::Near
         } else if host == far {
@@ -53,7 +55,7 @@ pub(crate) fn of(
             far: SocketAddr::from((address(far, ip), HTTP)),
             at,
         })
-    })
+    }))
 }
 
 /// Addresses for documentation (RFC 5737, RFC 3849), one network for each side of the WAN.

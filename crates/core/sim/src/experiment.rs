@@ -1,5 +1,6 @@
 mod beyond;
 mod block;
+mod blocks;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -8,22 +9,20 @@ mod transfer;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use comparison::{Evidence, Measured, Rivals, SplitMix64};
+use comparison::{Evidence, SplitMix64};
 use congestion::ParseAlgorithmError;
 use link::InvalidPath;
 use record::Manifest;
-use record::lab::{Conduct, Document, PathCheck, Priming, VERSION};
-use scenario::{
-    Arm, Flow, HostName, IpVersion, Problem, Relay, RelayMode, Scenario, Tls, Workload,
-};
+use record::lab::{Document, PathCheck, Priming, VERSION};
+use scenario::{Arm, Flow, HostName, IpVersion, Problem, Relay, Scenario, Workload};
 use tcp::Config;
 use units::{Bytes, Rate};
 
-use crate::captures::{self, HostCapture};
+use crate::captures::HostCapture;
 use crate::hosts::{SimulatedHost, host};
 use crate::http::Primed;
 pub(crate) use beyond::reason;
-use block::Block;
+use blocks::Blocks;
 
 /// A scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +91,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Document, SimulateError> {
     run_captured(scenario, seed, &[], &mut |_| {})
 }
 
-/// The same, and for every block what each of `captured` sees on its interfaces.
+/// The same, and for every block what each of `captured` sees on its interfaces, where packets pass it.
 pub fn run_captured(
     scenario: &Scenario,
     seed: u64,
@@ -119,47 +118,42 @@ pub(crate) fn play(
         seed,
     };
     let mut manifest = Manifest::default();
-    let mut order = Vec::new();
     let mut evidence = Evidence {
         path: as_asked(scenario),
         ..Evidence::default()
     };
-    let mut priming = Vec::new();
-    for (arm_index, arm) in scenario.arms.iter().enumerate() {
-        let hosts = stage.hosts(arm_index, &mut manifest.facts)?;
-        let mut primed = Vec::new();
-        for (index, workload) in scenario.workloads.iter().enumerate() {
-            if let Some(reason) = reason(scenario, arm, workload) {
-                let fact = format!("{}, {}", arm.name, workload.name);
-                let reason = format!("not simulated: {reason}");
-                manifest.facts.insert(fact, reason);
-                continue;
-            }
-            let mut finish = |number: u32, block: &Block| {
-                for &host in captured {
-                    keep(HostCapture {
-                        arm: arm.name.clone(),
-                        workload: workload.name.clone(),
-                        block: number,
-                        host,
-                        pcapng: captures::of(
-                            &block.programs.world,
-                            block.lan,
-                            &block.pool,
-                            (host, scenario.path.ip),
-                        ),
-                    });
-                }
-            };
-            order.extend(
-                (0..blocks_of(scenario)).map(|_| format!("{}, {}", arm.name, workload.name)),
-            );
-            let (measured, made) = stage.measure(arm, workload, &hosts, &mut finish)?;
-            primed.extend(made);
-            evidence.measured.insert((arm_index, index), measured);
-        }
-        priming.extend(summary(arm, &primed));
+    let mut hosts = Vec::new();
+    for arm in 0..scenario.arms.len() {
+        hosts.push(stage.hosts(arm, &mut manifest.facts)?);
     }
+    let mut blocks = stage.blocks(&hosts, &mut manifest.facts);
+    let mut order = Vec::new();
+    for one in blocks.values_mut() {
+        for _ in 0..comparison::rounds(scenario) {
+            order.push(one.label());
+            one.play(&mut evidence.measured, keep)?;
+        }
+    }
+    for number in comparison::rounds(scenario).. {
+        let round = comparison::further_round(scenario, seed, number, &evidence.measured);
+        if round.is_empty() {
+            break;
+        }
+        for block in round {
+            if let Some(one) = blocks.get_mut(&(block.arm, block.workload)) {
+                order.push(one.label());
+                one.play(&mut evidence.measured, keep)?;
+            }
+        }
+    }
+    let mut primed: BTreeMap<usize, Vec<Primed>> = BTreeMap::new();
+    for ((arm, workload), one) in blocks {
+        let measured = evidence.measured.entry((arm, workload)).or_default();
+        primed.entry(arm).or_default().extend(one.finish(measured)?);
+    }
+    let priming = primed.iter();
+    let priming = priming.filter_map(|(arm, primed)| summary(&scenario.arms[*arm], primed));
+    let priming = priming.collect();
     let cells = comparison::cells(scenario, seed, &evidence);
     let assertions = comparison::assertions(&beyond::checkable(scenario), &cells);
     Ok(Document {
@@ -170,12 +164,7 @@ pub(crate) fn play(
         seed,
         interrupted: false,
         broken: None,
-        // Virtual time makes the asked runs and no more.
-        conduct: Some(Conduct {
-            precision: None,
-            max_runs: None,
-            ..comparison::conduct(scenario)
-        }),
+        conduct: Some(comparison::conduct(scenario)),
         order,
         cells,
         priming,
@@ -231,104 +220,25 @@ impl Stage<'_> {
         Ok(configs)
     }
 
-    /// All blocks of one arm and one workload.
-    fn measure(
-        &self,
-        arm: &Arm,
-        workload: &Workload,
-        hosts: &BTreeMap<HostName, Config>,
-        finish: &mut dyn FnMut(u32, &Block),
-    ) -> Result<(Measured, Vec<Primed>), SimulateError> {
-        let experiment = &self.scenario.experiment;
-        let blocks = blocks_of(self.scenario);
-        let mut measured = Measured::default();
-        let mut primed = Vec::new();
-        let mut series = Vec::new();
-        let mut rivals = Vec::new();
-        let hops = self.relays(arm.relay.hops());
-        let arm = &across(arm, &hops);
-        for number in 0..blocks {
-            let seed = self.seed_of(arm, workload, u64::from(number));
-            let mut block = self.block(arm, hosts, &hops, seed)?;
-            primed.append(&mut block.primed);
-            block.invite_rivals(workload, hosts)?;
-            block.start_schedule();
-            let share = transfer::Share::begin(&block);
-            let before = measured.transfers.len();
-            let counts = (experiment.warm_up, experiment.block);
-            transfer::play(
-                arm,
-                workload,
-                &mut block,
-                counts,
-                &mut measured,
-                &mut series,
-            );
-            finish(number, &block);
-            if !workload.rivals.is_empty() {
-                let beside = share.end(&block);
-                let span = share.span(&block);
-                let own: u64 = measured.transfers[before..]
-                    .iter()
-                    .map(|one| one.bytes)
-                    .sum();
-                let own = [transfer::bits(own) / span.as_secs_f64()];
-                let alone = self.alone(arm, workload, hosts, seed, span)?;
-                rivals.push(Rivals {
-                    alone_bps: alone,
-                    beside_bps: beside,
-                    own_bps: own.to_vec(),
-                });
+    /// What is to be played of every arm and workload; what is left out is told in `facts`.
+    fn blocks<'a>(
+        &'a self,
+        hosts: &'a [BTreeMap<HostName, Config>],
+        facts: &mut BTreeMap<String, String>,
+    ) -> BTreeMap<(usize, usize), Blocks<'a>> {
+        let mut blocks = BTreeMap::new();
+        for (arm_index, (arm, hosts)) in self.scenario.arms.iter().zip(hosts).enumerate() {
+            for (index, workload) in self.scenario.workloads.iter().enumerate() {
+                if let Some(reason) = reason(self.scenario, arm, workload) {
+                    let fact = format!("{}, {}", arm.name, workload.name);
+                    facts.insert(fact, format!("not simulated: {reason}"));
+                    continue;
+                }
+                let place = (arm_index, index);
+                blocks.insert(place, Blocks::new(self, place, hosts));
             }
         }
-        if let Some(unprimed) = &arm.unprimed {
-            let mut alone = Measured::default();
-            let seed = self.seed_of(arm, workload, u64::MAX);
-            let hops = self.relays(std::slice::from_ref(unprimed));
-            let mut block = self.block(arm, hosts, &hops, seed)?;
-            // Its time is told, and nothing else of it.
-            block.sampling = None;
-            block.start_schedule();
-            transfer::play(
-                arm,
-                workload,
-                &mut block,
-                (0, 1),
-                &mut alone,
-                &mut Vec::new(),
-            );
-            measured.first_unprimed = alone.transfers.into_iter().next();
-        }
-        measured.rivals = Rivals::mean(&rivals);
-        measured.series = transfer::representative(&measured.transfers, &mut series);
-        // Summed up to here; the document wants the mean.
-        let good = measured
-            .transfers
-            .iter()
-            .filter(|transfer| transfer.failure.is_none());
-        let good = f64::from(u32::try_from(good.count()).unwrap_or(u32::MAX).max(1));
-        for seconds in measured.limits.values_mut() {
-            *seconds /= good;
-        }
-        Ok((measured, primed))
-    }
-
-    /// What the rivals get on the same path without the arm, over `span`.
-    fn alone(
-        &self,
-        arm: &Arm,
-        workload: &Workload,
-        hosts: &BTreeMap<HostName, Config>,
-        seed: u64,
-        span: Duration,
-    ) -> Result<Vec<f64>, SimulateError> {
-        let mut block = self.block(arm, hosts, &[], seed)?;
-        block.invite_rivals(workload, hosts)?;
-        block.start_schedule();
-        let share = transfer::Share::begin(&block);
-        let until = block.programs.world.now() + span;
-        block.programs.pass(until);
-        Ok(share.end(&block))
+        blocks
     }
 
     fn relays(&self, names: &[String]) -> Vec<&Relay> {
@@ -345,22 +255,6 @@ impl Stage<'_> {
         let bytes = workload.bytes.map_or(0, Bytes::get);
         mix(self.seed ^ mix(number ^ mix(bytes ^ name)))
     }
-}
-
-/// The arm as its long path sees it: a relay that ends TLS begins it anew, with the newest version that it and
-/// the origin have, whatever its client speaks.
-fn across(arm: &Arm, hops: &[&Relay]) -> Arm {
-    let mut arm = arm.clone();
-    if hops.iter().any(|relay| relay.mode == RelayMode::Tls) {
-        arm.tls = Some(Tls::V1_3);
-    }
-    arm
-}
-
-/// Blocks of each arm and workload.
-fn blocks_of(scenario: &Scenario) -> u32 {
-    let experiment = &scenario.experiment;
-    experiment.runs / experiment.block.max(1)
 }
 
 /// A simulated path is what was asked for; nothing has to be checked.

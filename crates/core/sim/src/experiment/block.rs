@@ -17,9 +17,9 @@ use crate::world::{ConnectionId, PathId, Side, World};
 pub(super) struct Block {
     pub(super) programs: Programs,
     pub(super) wan: PathId,
-    pub(super) lan: PathId,
+    lan: PathId,
     /// Connections behind the first HTTP relay, the one that has waited longest first.
-    pub(super) pool: Vec<ConnectionId>,
+    pool: Vec<ConnectionId>,
     pub(super) primed: Vec<Primed>,
     /// Between two points of a transfer's series, where one is wanted.
     pub(super) sampling: Option<Duration>,
@@ -218,6 +218,14 @@ impl Block {
         let opened = (0..count).map(|_| self.connect_from(0)).collect();
         self.pool.extend(served);
         opened
+    }
+
+    /// The host that opened each connection, and the one that it was opened to.
+    pub(super) fn hosts_by_connection(&self) -> BTreeMap<ConnectionId, (HostName, HostName)> {
+        let own = self.made.iter().map(|&(one, near, far)| (one, (near, far)));
+        let rivals = self.rivals.iter();
+        let rivals = rivals.map(|(one, _)| (*one, (HostName::Rival, HostName::Origin)));
+        own.chain(rivals).collect()
     }
 
     /// Segments sent again so far, by host.

@@ -1,6 +1,6 @@
 //! The phases of a run, in order, on any [`Apparatus`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -157,28 +157,12 @@ impl<'a, A: Apparatus> Run<'a, A> {
         Ok(self.stopping().then_some(Ending::Interrupted))
     }
 
-    /// Further rounds of every workload that has an arm whose median is not known well enough, until all of
-    /// its arms' are or `max-runs` is reached. An arm that is known already goes on with the others: its
-    /// transfers are their partners.
+    /// Further rounds, as long as an asked precision wants them.
     fn blocks_for_precision(&mut self) -> Result<Option<Ending>, LabError> {
-        let Some(share) = self.scenario.experiment.precision else {
-            return Ok(None);
-        };
+        let seed = self.options.seed;
         for number in comparison::rounds(self.scenario).. {
-            let drawn = comparison::round(self.scenario, self.options.seed, number);
-            let runnable: Vec<Block> = drawn
-                .into_iter()
-                .filter(|block| self.runnable(*block))
-                .collect();
-            let unsure: BTreeSet<usize> = runnable
-                .iter()
-                .filter(|block| self.is_unsure(**block, share.as_f64()))
-                .map(|block| block.workload)
-                .collect();
-            let round: Vec<Block> = runnable
-                .into_iter()
-                .filter(|block| unsure.contains(&block.workload))
-                .collect();
+            let measured = &self.evidence.measured;
+            let round = comparison::further_round(self.scenario, seed, number, measured);
             if round.is_empty() {
                 break;
             }
@@ -190,19 +174,6 @@ impl<'a, A: Apparatus> Run<'a, A> {
             }
         }
         Ok(None)
-    }
-
-    /// Whether the interval of a cell's median, of what its workload is judged by, is wider than `share` of it,
-    /// and more transfers may follow.
-    fn is_unsure(&self, block: Block, share: f64) -> bool {
-        let most = usize::try_from(self.scenario.experiment.most_runs()).unwrap_or(usize::MAX);
-        let measured = self.evidence.measured.get(&(block.arm, block.workload));
-        measured.is_some_and(|measured| {
-            let measure = comparison::measure(&self.scenario.workloads[block.workload]);
-            let values = measured.values(measure);
-            measured.transfers.len() < most
-                && !comparison::is_precise(&values, share, self.options.seed)
-        })
     }
 
     /// One block, repeated where the path was off; the ending where repeating did not help.
