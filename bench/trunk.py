@@ -7,8 +7,8 @@
     bench/trunk.py striping [--seconds 12]                 root: four WAN connections, each behind a shaper of its own
     bench/trunk.py recovery [--kills 10]                   kill -9 of either end, until a new client is answered again
 
-`overhead` alternates both arms within a round and gives the median of the rounds' ratios, and the bytes that the trunk
-adds, padding switched off. `striping` makes two network namespaces and four classes of 50 Mbit/s (htb) between them; each
+`overhead` alternates the relays and a trunk with each digest within a round and gives the medians of the rounds' ratios, and
+the bytes that a trunk adds, padding switched off. `striping` makes two network namespaces and four classes of 50 Mbit/s (htb) between them; each
 WAN connection gets one by its port. Then one of the classes stands still for every other second. Everything that it
 makes is gone at the end. In `recovery` a killed end is started again after 100 ms, as packaging/systemd has it, and a stream
 through another trunk has to notice nothing. Figures are printed as lines of `name value unit`.
@@ -47,14 +47,14 @@ def toml(folder, name, text):
     return path
 
 
-def trunk_files(folder, *, near, far, target, status, limits="", padding='burst = "0 B"', more=""):
+def trunk_files(folder, *, near, far, target, status, limits="", padding='burst = "0 B"', digest="blake3"):
     """Configurations of both ends, plain, without padding unless `padding` says otherwise."""
-    common = f"[{{end}}.security]\nplain = true\n[{{end}}.padding]\n{padding}\n[{{end}}.limits]\n{limits}\n{more}\n"
+    common = f"[{{end}}.security]\nplain = true\n[{{end}}.padding]\n{padding}\n[{{end}}.limits]\n{limits}\n"
     return (
         toml(
             folder,
             "near",
-            f'status = "127.0.0.1:{status}"\n[[near]]\nvia = ["{far}"]\n{common.format(end="near")}'
+            f'status = "127.0.0.1:{status}"\n[[near]]\nvia = ["{far}"]\ndigest = "{digest}"\n{common.format(end="near")}'
             f'[[near.listeners]]\nlisten = "{near}"\nto = "{target}"\n',
         ),
         toml(
@@ -90,29 +90,35 @@ def overhead(options):
     with Processes() as processes, tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         binary = options.binary
-        target, near, far, state, first, second = (f"127.0.0.1:{free_port()}" for _ in range(6))
-        state_port = state.rsplit(":", 1)[1]
+        target, first, second = (f"127.0.0.1:{free_port()}" for _ in range(3))
         processes.start(binary, "flow", "server", target)
         processes.start(binary, "relay", "tcp", second, target, "--json", until='"ready"')
         processes.start(binary, "relay", "tcp", first, second, "--json", until='"ready"')
-        near_file, far_file = trunk_files(folder, near=near, far=far, target=target, status=state_port)
-        processes.start(binary, "trunk", "run", "--config", far_file, "--json", until='"ready"')
-        processes.start(binary, "trunk", "run", "--config", near_file, "--json", until='"wan-connected"')
-        ratios, rates = [], {"relays": [], "trunk": []}
+        arms, states = {"relays": first}, {}
+        for digest in ("blake3", "xxh3"):
+            near, far, state = (f"127.0.0.1:{free_port()}" for _ in range(3))
+            states[digest] = state.rsplit(":", 1)[1]
+            files = trunk_files(
+                folder, near=near, far=far, target=target, status=states[digest], digest=digest,
+            )
+            for file, until in zip(reversed(files), ('"ready"', '"wan-connected"')):
+                processes.start(binary, "trunk", "run", "--config", file, "--json", until=until)
+            arms[digest] = near
+        rates = {name: [] for name in arms}
         for round_ in range(options.rounds):
-            arms = [("relays", first), ("trunk", near)]
-            measured = {}
-            for name, address in arms if round_ % 2 else arms[::-1]:
-                measured[name] = goodput(binary, address, options.seconds)
-                rates[name].append(measured[name])
-            ratios.append(measured["trunk"] / measured["relays"])
-        now = status(state_port)
-        sent = sum(link["sent_bytes"] for link in now["connections"])
-        payload = now["delivered_bytes"]
+            names = list(arms) if round_ % 2 else list(arms)[::-1]
+            for name in names:
+                rates[name].append(goodput(binary, arms[name], options.seconds))
         print(f"relays-in-series {statistics.median(rates['relays']) / 1e9:.2f} Gbit/s")
-        print(f"trunk {statistics.median(rates['trunk']) / 1e9:.2f} Gbit/s")
-        print(f"ratio {statistics.median(ratios):.2f} (rounds {', '.join(f'{ratio:.2f}' for ratio in ratios)})")
-        print(f"bytes-added {100 * (sent - payload) / payload:.3f} %")
+        for digest, state in states.items():
+            ratios = [trunk / relays for trunk, relays in zip(rates[digest], rates["relays"])]
+            rounds = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+            print(f"trunk-{digest} {statistics.median(rates[digest]) / 1e9:.2f} Gbit/s, "
+                  f"ratio {statistics.median(ratios):.2f} (rounds {rounds})")
+            now = status(state)
+            sent = sum(link["sent_bytes"] for link in now["connections"])
+            payload = now["delivered_bytes"]
+            print(f"bytes-added-{digest} {100 * (sent - payload) / payload:.3f} %")
 
 
 # === idle streams ===

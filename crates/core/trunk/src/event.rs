@@ -89,7 +89,10 @@ pub enum Event {
         /// What was too much, where it is to take less.
         why: Option<Excess>,
     },
-    /// The trunk is over for good; its streams have been reset.
+    /// The peer takes no new streams in this session, and this end opens none any more ([`crate::OpenError::Left`]).
+    /// Those that are open go on; with the last of them the trunk is over.
+    PeerLeaves,
+    /// The trunk is over for good; streams that it had have been reset.
     Ended {
         /// Why.
         why: Explanation,

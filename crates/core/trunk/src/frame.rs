@@ -46,6 +46,7 @@ pub(crate) enum Kind {
     StreamCredit,
     TrunkCredit,
     Width,
+    Leave,
     Ack,
     Ping,
     Pong,
@@ -66,6 +67,7 @@ impl Kind {
             Self::StreamCredit => 0x07,
             Self::TrunkCredit => 0x08,
             Self::Width => 0x09,
+            Self::Leave => 0x0a,
             Self::Ack => 0x40,
             Self::Ping => 0x41,
             Self::Pong => 0x42,
@@ -86,6 +88,7 @@ impl Kind {
             0x07 => Self::StreamCredit,
             0x08 => Self::TrunkCredit,
             0x09 => Self::Width,
+            0x0a => Self::Leave,
             0x40 => Self::Ack,
             0x41 => Self::Ping,
             0x42 => Self::Pong,
@@ -107,6 +110,7 @@ impl Kind {
             Self::StreamCredit => "stream-credit",
             Self::TrunkCredit => "trunk-credit",
             Self::Width => "width",
+            Self::Leave => "leave",
             Self::Ack => "ack",
             Self::Ping => "ping",
             Self::Pong => "pong",
@@ -202,6 +206,8 @@ pub(crate) enum Message {
     TrunkCredit { limit: u64, stream: u64 },
     /// The acceptor's wish for this many connections.
     Width { connections: u32 },
+    /// The sender opens no more streams in this session than these, and would like to end it with the last.
+    Leave { opened: u64 },
 }
 
 /// How long a direction of a stream is, and its digest as the sender of the frame computed it.
@@ -237,6 +243,7 @@ impl Message {
             Self::StreamCredit { .. } => Kind::StreamCredit,
             Self::TrunkCredit { .. } => Kind::TrunkCredit,
             Self::Width { .. } => Kind::Width,
+            Self::Leave { .. } => Kind::Leave,
         }
     }
 
@@ -250,7 +257,7 @@ impl Message {
             | Self::Receipt { stream, .. }
             | Self::Reset { stream, .. }
             | Self::StreamCredit { stream, .. } => Some(*stream),
-            Self::TrunkCredit { .. } | Self::Width { .. } => None,
+            Self::TrunkCredit { .. } | Self::Width { .. } | Self::Leave { .. } => None,
         }
     }
 
@@ -275,6 +282,7 @@ impl Message {
                 out.extend_from_slice(&stream.to_be_bytes());
             }
             Self::Width { connections } => out.extend_from_slice(&connections.to_be_bytes()),
+            Self::Leave { opened } => out.extend_from_slice(&opened.to_be_bytes()),
         }
     }
 }
@@ -368,7 +376,8 @@ impl Frame {
             | Kind::Reset
             | Kind::StreamCredit
             | Kind::TrunkCredit
-            | Kind::Width => {
+            | Kind::Width
+            | Kind::Leave => {
                 let sequence = fields.u64().ok_or_else(wrong)?;
                 let message = decode_message(kind, &mut fields, digest).ok_or_else(wrong)??;
                 Self::Reliable { sequence, message }
@@ -400,6 +409,11 @@ fn decode_message(
     if kind == Kind::Width {
         return Some(Ok(Message::Width {
             connections: fields.u32()?,
+        }));
+    }
+    if kind == Kind::Leave {
+        return Some(Ok(Message::Leave {
+            opened: fields.u64()?,
         }));
     }
     let stream = StreamId(fields.u64()?);
@@ -444,6 +458,7 @@ fn decode_message(
         }
         Kind::TrunkCredit
         | Kind::Width
+        | Kind::Leave
         | Kind::Ack
         | Kind::Ping
         | Kind::Pong

@@ -62,7 +62,7 @@ pub fn fuzz_peer(bytes: &[u8]) {
         },
         known_to: None,
         connection: ConnectionId(1),
-        capabilities: Capabilities::default(),
+        capabilities: Capabilities::OURS,
         digest: DigestKind::Xxh3,
         limits: Limits::MINIMUM,
     };
@@ -127,6 +127,7 @@ fn drive(trunk: &mut Trunk, now: Time) {
             | crate::Event::Reset { .. }
             | crate::Event::Alarm { .. }
             | crate::Event::Manner { .. }
+            | crate::Event::PeerLeaves
             | crate::Event::Ended { .. } => {}
         }
     }
@@ -136,9 +137,9 @@ fn drive(trunk: &mut Trunk, now: Time) {
 fn chosen(words: &[u8]) -> Bytes {
     let (&kind, body) = words.split_first().unwrap_or((&0, &[]));
     let mut frame: Vec<u8> = Vec::new();
-    let kind = match kind % 16 {
-        kind @ 0..10 => kind,
-        kind => 0x40 + kind - 10,
+    let kind = match kind % 17 {
+        kind @ 0..11 => kind,
+        kind => 0x40 + kind - 11,
     };
     let mut written = Vec::new();
     // Sequence and stream, then a third number, except where a target stands.

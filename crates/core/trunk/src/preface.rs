@@ -42,10 +42,22 @@ impl Versions {
     }
 }
 
-/// What an end can do beyond version 1. None is defined yet; unknown bits are ignored, and only what both
-/// ends name is used.
+/// What an end can do beyond the first form of version 1. Unknown bits are ignored, and only what both ends name is
+/// used.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Capabilities(pub(crate) u64);
+
+impl Capabilities {
+    /// It knows the frame with which an end leaves a session.
+    pub(crate) const LEAVE: Self = Self(1);
+    /// What this code can do.
+    pub const OURS: Self = Self::LEAVE;
+
+    /// Whether all of `other` is in here.
+    pub(crate) const fn include(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
 
 /// What an end lets the other send before it has said more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -18,6 +18,12 @@ impl Seen {
         self.floor
     }
 
+    /// One more than the highest number that has been seen.
+    pub(crate) fn end(&self) -> u64 {
+        let last = self.above.last_key_value();
+        last.map_or(self.floor, |(_, end)| *end)
+    }
+
     pub(crate) fn contains(&self, number: u64) -> bool {
         number < self.floor
             || self

@@ -86,6 +86,7 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), any::<u64>())
             .prop_map(|(limit, stream)| Message::TrunkCredit { limit, stream }),
         any::<u32>().prop_map(|connections| Message::Width { connections }),
+        any::<u64>().prop_map(|opened| Message::Leave { opened }),
     ]
 }
 
@@ -271,6 +272,56 @@ fn pair(content: &'static [u8]) -> (Trunk, StreamId, Trunk, ConnectionId, Vec<u8
     let mut far = Trunk::accept(Config::default(), &hello, 1).unwrap();
     far.connection_accepted(&hello, now).unwrap();
     (near, stream, far, connection, bytes[len..].to_vec())
+}
+
+#[test]
+fn a_peer_that_does_not_know_leaving_is_not_told_and_the_session_ends_without_streams() {
+    let now = Time::from_millis(50);
+    let Preface::Hello(old) = hello() else {
+        panic!("it is a hello");
+    };
+    let mut far = Trunk::accept(Config::default(), &old, 1).unwrap();
+    let connection = far.connection_accepted(&old, now).unwrap();
+    let stream = far.open(&Target::new("db:1521").unwrap(), now).unwrap();
+    far.leave(now);
+    assert_eq!(far.ended(), None, "a stream is open");
+    let mut out = Vec::new();
+    far.transmit(connection, 1 << 20, &mut out, now);
+    far.reset(stream, Reason::Reset.into(), now).unwrap();
+    far.transmit(connection, 1 << 20, &mut out, now);
+    assert_eq!(far.ended(), None, "the peer does not know of the reset");
+    // Two frames have come, the open and the reset; a third would be the news that it left.
+    let mut ack = BytesMut::new();
+    let counts = std::vec![(connection, 2)];
+    Frame::Ack { counts }.encode(&mut ack, &[]);
+    far.receive(connection, ack.freeze(), now).unwrap();
+    assert!(far.ended().is_some());
+}
+
+#[test]
+fn nobody_leaves_twice_or_with_fewer_streams_than_were_opened() {
+    let leave = |sequence, opened| {
+        let mut out = BytesMut::new();
+        let message = Message::Leave { opened };
+        Frame::Reliable { sequence, message }.encode(&mut out, &[]);
+        out.freeze()
+    };
+    let now = Time::from_millis(50);
+    let (_, _, mut far, connection, bytes) = pair(b"select 1");
+    far.receive(connection, bytes.into(), now).unwrap();
+    assert_eq!(
+        far.receive(connection, leave(2, 0), now),
+        Err(Violation::Leave),
+        "one stream is here"
+    );
+    let (_, _, mut far, connection, bytes) = pair(b"select 1");
+    far.receive(connection, bytes.into(), now).unwrap();
+    assert_eq!(far.receive(connection, leave(2, 1), now), Ok(()));
+    assert!(far.is_left());
+    assert_eq!(
+        far.receive(connection, leave(3, 1), now),
+        Err(Violation::Leave)
+    );
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod connections;
 mod credit;
 mod heat;
 mod hold;
+mod leave;
 mod receive;
 mod schedule;
 mod streams;
@@ -52,6 +53,7 @@ pub struct Trunk {
     allowance: Allowance,
     streams: BTreeMap<StreamId, Stream>,
     openings: Openings,
+    leaving: leave::Leaving,
     sending: Sending,
     receiving: Receiving,
     events: VecDeque<Event>,
@@ -232,6 +234,7 @@ impl Trunk {
             allowance: Allowance::new(config.padding),
             streams: BTreeMap::new(),
             openings: Openings::default(),
+            leaving: leave::Leaving::default(),
             sending: Sending::new(limits),
             receiving: Receiving::new(config.limits()),
             events: VecDeque::new(),
@@ -278,7 +281,7 @@ impl Trunk {
             session: self.session,
             known_to: self.instance,
             connection,
-            capabilities: Capabilities::default(),
+            capabilities: Capabilities::OURS,
             digest: self.digest,
             limits: self.announced(),
         };
@@ -289,7 +292,7 @@ impl Trunk {
         let welcome = Welcome {
             version,
             instance: self.instance.unwrap_or(1),
-            capabilities: Capabilities::default(),
+            capabilities: Capabilities::OURS,
             limits: self.announced(),
         };
         Preface::Welcome(welcome).encode()
@@ -450,18 +453,20 @@ impl Trunk {
         }
         self.outage_at = Some(now);
         match self.role {
-            Role::Acceptor => {
-                self.ended = Some(why.clone());
-                self.events.push_back(Event::Ended { why: why.clone() });
-            }
-            Role::Initiator => {
+            // Whoever has left has no use for another.
+            Role::Initiator if !self.leaving.is_ours() => {
                 self.session.epoch = self.session.epoch.saturating_add(1);
                 self.instance = None;
+                self.leaving = leave::Leaving::default();
                 self.openings = Openings::default();
                 self.sending = Sending::new(Limits::MINIMUM);
                 self.receiving = Receiving::new(self.config.limits());
                 self.events
                     .push_back(Event::WantConnections { count: self.wanted });
+            }
+            Role::Initiator | Role::Acceptor => {
+                self.ended = Some(why.clone());
+                self.events.push_back(Event::Ended { why: why.clone() });
             }
         }
     }

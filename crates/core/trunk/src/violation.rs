@@ -82,6 +82,9 @@ pub enum Violation {
     /// An acknowledgement of what was never sent.
     #[error("an acknowledgement of frames that were never sent")]
     Acknowledgement,
+    /// An end that leaves a session twice, or with other streams than it has opened.
+    #[error("it leaves the session in a way that cannot be")]
+    Leave,
     /// It makes this end owe more answers than it takes.
     #[error("it provokes answers faster than it takes them")]
     Backlog,

@@ -62,6 +62,52 @@ pub(crate) fn bind(
     Ok((listen(socket, address)?, applied))
 }
 
+/// The listening socket of this address that was handed over, with the profile on it, or a new one.
+pub(crate) fn take_or_bind(
+    address: SocketAddr,
+    profile: &TcpProfile,
+    handed: &mut Vec<std::net::TcpListener>,
+) -> Result<(TcpListener, Vec<Applied>), RunError> {
+    let Some(socket) = take(address, handed).into_iter().next() else {
+        return bind(address, profile);
+    };
+    let applied = prepare(&socket, address, profile, false)?;
+    Ok((watched(socket, address)?, applied))
+}
+
+/// All sockets of this address that were handed over.
+pub(crate) fn take(
+    address: SocketAddr,
+    handed: &mut Vec<std::net::TcpListener>,
+) -> Vec<std::net::TcpListener> {
+    let is_it =
+        |socket: &mut std::net::TcpListener| socket.local_addr().is_ok_and(|at| at == address);
+    handed.extract_if(.., is_it).collect()
+}
+
+/// Says which sockets were handed over in vain.
+pub(crate) fn tell_unused(handed: Vec<std::net::TcpListener>, events: &Events) {
+    for socket in handed {
+        let address = socket.local_addr();
+        let address = address.map_or_else(|_| "?".into(), |address| address.to_string());
+        events(Event::Warning {
+            name: "socket-not-used",
+            text: format!("no relay listens on {address}, which was handed over"),
+        });
+    }
+}
+
+/// The socket, watched by the runtime that this is called in.
+pub(crate) fn watched(
+    socket: std::net::TcpListener,
+    address: SocketAddr,
+) -> Result<TcpListener, RunError> {
+    let watched = socket
+        .set_nonblocking(true)
+        .and_then(|()| TcpListener::from_std(socket));
+    watched.map_err(|source| RunError::Listen { address, source })
+}
+
 /// Several sockets of one address, with the client-side profile on each, among which the kernel divides connections
 /// once they [listen]. `transparent`: those to addresses that are not this host's come in as well.
 pub(crate) fn bind_several(

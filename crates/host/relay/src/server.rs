@@ -21,7 +21,7 @@ use crate::meter::Meter;
 use crate::tcp::users::UsersError;
 use crate::tls::handshakes::TlsError;
 use crate::watch::{Reader, Watch};
-use crate::{Admin, Config, admin, host};
+use crate::{Admin, Config, admin, door, host};
 use crew::{Crew, Worker};
 use listener::{Entrance, Listener};
 use service::Prepared;
@@ -252,19 +252,12 @@ impl Fleet {
         };
         let new_admin = match admin.as_ref().filter(|admin| !asks_already(admin)) {
             Some(admin) => {
-                let socket = listener::take_or_bind(admin.listen, &admin.profile, &mut handed)?;
+                let (socket, _) = door::take_or_bind(admin.listen, &admin.profile, &mut handed)?;
                 Some((admin.clone(), Arc::new(socket)))
             }
             None => None,
         };
-        for socket in handed {
-            let address = socket.local_addr();
-            let address = address.map_or_else(|_| "?".into(), |address| address.to_string());
-            (self.events)(Event::Warning {
-                name: "socket-not-used",
-                text: format!("no relay listens on {address}, which was handed over"),
-            });
-        }
+        door::tell_unused(handed, &self.events);
         self.watch.keep(admin.is_some());
         let mut before = std::mem::take(&mut self.listeners);
         for (relay, entrances) in relays.into_iter().zip(opened) {

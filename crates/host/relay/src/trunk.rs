@@ -9,6 +9,7 @@
 //! The protocol is the crate `trunk`, which does no I/O; here are the sockets, timers, keys and rules around it.
 //! - `engine` shares one core among tasks; `wan` and `tunnel` carry a connection's and a stream's bytes.
 //! - `near` dials and dials again; `far` lets connections join; `site` is what both ends do.
+//! - `phase` says how far the process has come; `passage` leads back to the one that it has succeeded.
 //! - `shield` protects WAN connections, with keys from `identity`; `admission` says what may be opened.
 //!
 //! # What an end of a stream becomes
@@ -26,6 +27,9 @@ mod far;
 mod identity;
 mod metrics;
 mod near;
+mod passage;
+mod phase;
+mod pieces;
 mod run;
 mod shield;
 mod site;
@@ -45,6 +49,6 @@ pub use config::{
 pub use echo::{Probe, ProbeEcho, ProbeTarget};
 pub use event::{StreamDone, StreamHalf, TrunkEvent, WanConnection, WanLost, WanTls};
 pub use identity::{Identity, IdentityError, ParsePinError, Pin};
-pub use run::{TrunkError, run};
+pub use run::{Inherited, Succession, TrunkError, TrunkOrder, run};
 pub use shield::{Security, SecurityError};
 pub use status::{CheckReport, OneConnection, OneStream, OneTrunk, TrunkStatus};

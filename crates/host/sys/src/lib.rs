@@ -6,6 +6,7 @@
     reason = "this crate wraps the system calls that no safe library offers"
 )]
 
+pub mod allocation;
 pub mod bpf;
 pub mod datagram;
 pub mod ethtool;
@@ -14,6 +15,7 @@ pub mod fuzz;
 pub mod isolation;
 pub mod namespace;
 pub mod packet_socket;
+pub mod passing;
 pub mod pipe;
 pub mod privilege;
 pub mod process;

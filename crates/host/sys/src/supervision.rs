@@ -38,6 +38,9 @@ const INHERITED: &str = "LONGHAUL_LISTENERS";
 /// The variable with the descriptor on which a successor says that it serves.
 const SUCCESS: &str = "LONGHAUL_SUCCESS";
 
+/// The variable with the descriptor of a socket to the process before, where that wants something back.
+const PASSAGE: &str = "LONGHAUL_PASSAGE";
+
 /// Takes the listening TCP sockets that the supervisor, or the process before this one, has opened. They are
 /// taken once: later calls return none.
 ///
@@ -78,6 +81,26 @@ pub fn take_listeners() -> io::Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
+/// Takes the socket that the process before this one has left to pass things back to it; `None` where there is none.
+/// It is taken once.
+pub fn take_passage() -> io::Result<Option<OwnedFd>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = env::var(PASSAGE)
+        .ok()
+        .and_then(|number| number.parse().ok());
+    let Some(number) = number.filter(|&number: &RawFd| number >= FIRST) else {
+        return Ok(None);
+    };
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(None);
+    }
+    // SAFETY: the process before this one opened the descriptor for this one, as the variable says; `TAKEN` makes
+    // this the only place that owns it. One that is not open is refused by the next call.
+    let passage = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&passage, FdFlags::CLOEXEC)?;
+    Ok(Some(passage))
+}
+
 /// A process that was started to serve in this one's place.
 #[derive(Debug)]
 pub struct Successor {
@@ -86,8 +109,13 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// Starts `program` with this process' arguments, and with listeners that both then have.
-    pub fn start(program: &Path, listeners: Vec<OwnedFd>) -> io::Result<Self> {
+    /// Starts `program` with this process' arguments, and with listeners that both then have. `passage` is where it
+    /// [passes back](crate::passing) what turns out to be this process'.
+    pub fn start(
+        program: &Path,
+        listeners: Vec<OwnedFd>,
+        passage: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let (success, told) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let mut command = Command::new(program);
         command.args(env::args_os().skip(1));
@@ -100,7 +128,13 @@ impl Successor {
             .env(INHERITED, numbers.join(","))
             .env(SUCCESS, told.to_string())
             // Those of a supervisor are among them.
-            .env_remove("LISTEN_PID");
+            .env_remove("LISTEN_PID")
+            // The one of the process before this is none of its business.
+            .env_remove(PASSAGE);
+        if let Some(passage) = passage {
+            let number = pass_descriptor(&mut command, passage);
+            command.env(PASSAGE, number.to_string());
+        }
         let process = command.spawn()?;
         Ok(Self {
             process,

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use relay::trunk::TrunkConfig;
+use relay::trunk::{Inherited, TrunkConfig};
 use relay::{
     AdminOptions, BalanceOptions, Config, ConfigOptions, HttpOptions, TcpOptions, TlsCertificate,
     TlsOptions, TlsRouteOptions, TlsSideOptions,
@@ -296,9 +296,22 @@ fn serve(
 
 /// Runs ends of trunks until SIGINT or SIGTERM, then drains.
 pub(crate) fn serve_trunk(config: TrunkConfig, as_json: bool) -> Result<ExitCode, Failure> {
+    sys::allocation::keep_freed();
+    successor::remember_program();
+    let inherited = Inherited {
+        listeners: sys::supervision::take_listeners()
+            .environment("cannot take over the listeners of whoever started this")?,
+        passage: sys::supervision::take_passage()
+            .environment("cannot pass anything back to the process before this one")?,
+    };
     attend(as_json, |runtime, voice, signals| {
         let listener = supervisor::told_as_well(voice.listener());
-        runtime.block_on(relay::trunk::run(config, listener, signals.stop()))
+        let failed = voice.listener();
+        let (orders, given) = mpsc::channel(1);
+        let ordering = runtime.spawn(signals.give_trunk(orders, failed));
+        let result = runtime.block_on(relay::trunk::run(config, inherited, listener, given));
+        ordering.abort();
+        result
     })
 }
 

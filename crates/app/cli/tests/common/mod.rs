@@ -7,6 +7,8 @@
     reason = "each test binary uses its part, and a test that does not run says so"
 )]
 
+pub mod trunk;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};

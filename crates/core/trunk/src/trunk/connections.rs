@@ -35,6 +35,7 @@ impl Trunk {
             }
         }
         self.raise_limits(hello.limits);
+        self.meet(hello.capabilities);
         let link = Connection::new(self.welcome(version), Stage::Ready, now);
         self.connections.insert(hello.connection, link);
         self.end_outage(now);
@@ -116,6 +117,7 @@ impl Trunk {
         }
         self.instance = Some(welcome.instance);
         self.raise_limits(welcome.limits);
+        self.meet(welcome.capabilities);
         if let Some(link) = self.connections.get_mut(&connection) {
             link.stage = Stage::Ready;
             self.events.push_back(Event::ConnectionReady { connection });

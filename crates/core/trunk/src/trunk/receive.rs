@@ -46,11 +46,15 @@ impl Trunk {
         let Some(link) = self.connections.get_mut(&connection) else {
             return Ok(());
         };
+        if self.ended.is_some() {
+            return Ok(());
+        }
         link.totals.received += bytes.len() as u64;
         link.heard_at = now;
         link.pings.asked_at = None;
         link.decoder.push(bytes);
         let outcome = self.take_frames(connection, now);
+        self.end_if_left(now);
         if outcome.is_err() {
             self.connection_down(connection, now);
         }
@@ -185,6 +189,7 @@ impl Trunk {
                 self.handle_width(connections, now);
                 Ok(())
             }
+            Message::Leave { opened } => self.handle_leave(opened, now),
         }
     }
 
@@ -205,7 +210,7 @@ impl Trunk {
         if self.openings.theirs.contains(index) {
             return Ok(Known::Over);
         }
-        if index >= self.openings.theirs.floor() + MAX_FLIGHTS {
+        if index >= self.openings.theirs.floor() + MAX_FLIGHTS || !self.leaving.may_open(index) {
             return Err(Violation::NeverOpened { stream });
         }
         if !self.admit(stream) {

@@ -19,6 +19,9 @@ pub enum OpenError {
         /// How many it allows.
         limit: u32,
     },
+    /// One of the two ends has left the session: streams that are open go on, new ones belong into another.
+    #[error("the session takes no new streams")]
+    Left,
     /// The trunk is over.
     #[error("the trunk is over: {0}")]
     Ended(Explanation),
@@ -39,6 +42,9 @@ impl Trunk {
     pub fn open(&mut self, target: &Target, now: Time) -> Result<StreamId, OpenError> {
         if let Some(why) = &self.ended {
             return Err(OpenError::Ended(why.clone()));
+        }
+        if self.leaving.is_ours() {
+            return Err(OpenError::Left);
         }
         let limit = self.sending.limits.streams;
         if self.openings.ours_open >= limit {
@@ -167,6 +173,7 @@ impl Trunk {
             return Err(StreamGone(stream));
         }
         self.end_stream(stream, why, By::Us, now);
+        self.end_if_left(now);
         Ok(())
     }
 

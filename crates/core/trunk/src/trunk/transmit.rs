@@ -140,7 +140,8 @@ impl Trunk {
             | Message::Reset { .. }
             | Message::StreamCredit { .. }
             | Message::TrunkCredit { .. }
-            | Message::Width { .. } => None,
+            | Message::Width { .. }
+            | Message::Leave { .. } => None,
         };
         let header = self.encode(&Frame::Reliable { sequence, message }, &payload);
         turn.push(header.clone());

@@ -11,7 +11,7 @@ use crate::world::{Path, World};
 const STEPS: u64 = 100_000;
 const SEEDS: u64 = 10;
 
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -23,17 +23,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
     /// Below 4 MiB, every magnitude as often.
-    fn size(&mut self) -> u64 {
+    pub(crate) fn size(&mut self) -> u64 {
         let magnitude = self.below(22);
         self.below(1 << magnitude)
     }
 
-    fn millis(&mut self, from: u64, to: u64) -> Duration {
+    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_millis(from + self.below(to - from))
     }
 }

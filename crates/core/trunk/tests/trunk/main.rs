@@ -15,6 +15,7 @@ mod app;
 mod basics;
 mod chaos;
 mod endings;
+mod leaving;
 mod pipe;
 mod striping;
 mod width;

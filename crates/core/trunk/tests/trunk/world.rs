@@ -369,12 +369,19 @@ impl World {
             }
             Event::Reset { stream, why, .. } => self.resets[end].push((stream, why.to_string())),
             Event::Accepted { .. }
+            | Event::PeerLeaves
             | Event::ConnectionReady { .. }
             | Event::Manner { .. }
             | Event::ConnectionHot { .. } => {}
             Event::Ended { .. } => {
+                // A driver lets connections carry the farewell.
+                for index in 0..self.links.len() {
+                    self.transmit(index);
+                }
                 if end == FAR {
                     self.far = None;
+                } else {
+                    self.asked = 0;
                 }
             }
             Event::Alarm { .. } => panic!("{event:?}"),
@@ -466,6 +473,26 @@ impl World {
         while !self.links.is_empty() {
             self.kill(0);
         }
+    }
+
+    /// Opens a stream from the far end, whose `up` bytes the near end answers with `down`.
+    pub(crate) fn open_from_far(&mut self, up: u64, down: u64) -> StreamId {
+        let target = Target::new(&format!("{up}:{down}")).unwrap();
+        let now = self.now;
+        let stream = self.far.as_mut().unwrap().open(&target, now).unwrap();
+        let mut app = App::new(up);
+        app.piece = self.piece;
+        self.apps[FAR].insert(stream, app);
+        self.write(FAR, stream);
+        stream
+    }
+
+    /// An end takes no new streams any more.
+    pub(crate) fn leave(&mut self, end: usize) {
+        let now = self.now;
+        self.note(&format!("{end} leaves"));
+        self.end(end).unwrap().leave(now);
+        self.pump();
     }
 
     /// Opens a stream on which neither end says anything.

@@ -4,11 +4,10 @@
 //! divides connections by their addresses (`SO_REUSEPORT`, `reuseport_select_sock` in `net/core/sock_reuseport.c`). Where that
 //! leaves one thread with more to do than another, a new connection changes over.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use profile::{Side, TcpProfile};
+use profile::Side;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -82,14 +81,14 @@ pub(super) fn open(
     let profile = &front.client_profile;
     let failed = |source| RunError::Listen { address, source };
     let mut entrances = Vec::new();
-    for (socket, worker) in take(address, handed)
+    for (socket, worker) in door::take(address, handed)
         .into_iter()
         .zip(workers.iter().cycle())
     {
         door::prepare(&socket, address, profile, transparent)?;
         sys::socket::keep_urgent_inline(&socket).map_err(failed)?;
         let _inside = worker.runtime.enter();
-        entrances.push(Entrance::new(watched(socket, address)?, worker));
+        entrances.push(Entrance::new(door::watched(socket, address)?, worker));
     }
     if !entrances.is_empty() {
         return Ok(entrances);
@@ -102,37 +101,6 @@ pub(super) fn open(
         entrances.push(Entrance::new(door::listen(socket, address)?, worker));
     }
     Ok(entrances)
-}
-
-/// The listening socket of this address that was handed over, or a new one.
-pub(super) fn take_or_bind(
-    address: SocketAddr,
-    profile: &TcpProfile,
-    handed: &mut Vec<std::net::TcpListener>,
-) -> Result<TcpListener, RunError> {
-    let Some(socket) = take(address, handed).into_iter().next() else {
-        return Ok(door::bind(address, profile)?.0);
-    };
-    door::prepare(&socket, address, profile, false)?;
-    watched(socket, address)
-}
-
-/// All sockets of this address that were handed over.
-fn take(
-    address: SocketAddr,
-    handed: &mut Vec<std::net::TcpListener>,
-) -> Vec<std::net::TcpListener> {
-    let is_it =
-        |socket: &mut std::net::TcpListener| socket.local_addr().is_ok_and(|at| at == address);
-    handed.extract_if(.., is_it).collect()
-}
-
-/// The socket, watched by the runtime that this is called in.
-fn watched(socket: std::net::TcpListener, address: SocketAddr) -> Result<TcpListener, RunError> {
-    let watched = socket
-        .set_nonblocking(true)
-        .and_then(|()| TcpListener::from_std(socket));
-    watched.map_err(|source| RunError::Listen { address, source })
 }
 
 // === impl Entrance ===

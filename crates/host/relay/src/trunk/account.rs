@@ -126,6 +126,7 @@ impl Account {
             TrunkEvent::TrunkListening { .. }
             | TrunkEvent::FarListening { .. }
             | TrunkEvent::WanHot { .. }
+            | TrunkEvent::SessionLeft { .. }
             | TrunkEvent::TrunkHealth { .. } => {}
         }
     }

@@ -18,7 +18,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::phase::Phase;
 use super::status::Desk;
+use crate::door;
 
 /// A reader that has not asked by then is gone; a probe takes its own time.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -30,16 +32,17 @@ const TEXT: &str = "text/plain; charset=utf-8";
 type Answer = (StatusCode, &'static str, Vec<u8>);
 
 /// Answers for ever.
-pub(super) async fn serve(listener: TcpListener, desk: Desk, draining: watch::Receiver<bool>) {
+pub(super) async fn serve(listener: TcpListener, desk: Desk, phase: watch::Receiver<Phase>) {
     loop {
         let Ok((stream, _peer)) = listener.accept().await else {
             // Out of descriptors, most likely; those who ask can ask again.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (desk, draining) = (desk.clone(), draining.clone());
+        let (desk, phase) = (desk.clone(), phase.clone());
         tokio::spawn(async move {
-            let service = service_fn(|request| respond(request, &desk, *draining.borrow()));
+            let service =
+                service_fn(|request| respond(request, &desk, *phase.borrow() != Phase::Serving));
             let connection = http1::Builder::new()
                 // Whoever has asked may say that no more comes, and still wants the answer.
                 .half_close(true)
@@ -51,9 +54,18 @@ pub(super) async fn serve(listener: TcpListener, desk: Desk, draining: watch::Re
     }
 }
 
-/// Binds the address that [`serve`] answers at.
-pub(super) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(address).await
+/// Binds the address that [`serve`] answers at, or takes the socket that was handed over.
+pub(super) async fn bind(
+    address: SocketAddr,
+    handed: &mut Vec<std::net::TcpListener>,
+) -> std::io::Result<TcpListener> {
+    match door::take(address, handed).pop() {
+        Some(socket) => {
+            socket.set_nonblocking(true)?;
+            TcpListener::from_std(socket)
+        }
+        None => TcpListener::bind(address).await,
+    }
 }
 
 async fn respond(

@@ -75,7 +75,7 @@ pub(super) async fn reflect(engine: &Engine, stream: &Handle) {
                     finishing: at_end,
                     // It counts as taken once it is on its way back, which bounds what is held.
                     consumed: std::mem::take(&mut consumed),
-                    hungry: before == 0 && !at_end,
+                    hunger: usize::from(before == 0 && !at_end),
                 },
             );
             let returned = before - offer.len();
@@ -83,13 +83,14 @@ pub(super) async fn reflect(engine: &Engine, stream: &Handle) {
                 return Poll::Ready(());
             }
             at_end |= exchanged.at_end;
-            let came = exchanged.bytes.len();
-            if came > 0 {
-                offer = exchanged.bytes;
-                consumed = came;
-            }
-            if returned == 0 && came == 0 && !exchanged.at_end {
+            // One piece at most: no more was asked for.
+            let came = exchanged.pieces.into_iter().next();
+            if returned == 0 && came.is_none() && !exchanged.at_end {
                 return Poll::Pending;
+            }
+            if let Some(bytes) = came {
+                consumed = bytes.len();
+                offer = bytes;
             }
         }
     })
@@ -178,20 +179,19 @@ async fn probe_echo(engine: &Arc<Engine>) -> ProbeEcho {
                     offer: &mut offer,
                     finishing: true,
                     consumed: std::mem::take(&mut consumed),
-                    hungry: true,
+                    hunger: LENGTH,
                 },
             );
-            let bytes = &exchanged.bytes;
-            if !bytes.is_empty() {
+            for bytes in &exchanged.pieces {
                 first.get_or_insert_with(|| started.elapsed().as_secs_f64());
                 same &= sent.get(got..got + bytes.len()) == Some(&bytes[..]);
                 got += bytes.len();
-                consumed = bytes.len();
+                consumed += bytes.len();
             }
             if let Some(end) = exchanged.end {
                 return Poll::Ready(end);
             }
-            if bytes.is_empty() {
+            if exchanged.pieces.is_empty() {
                 return Poll::Pending;
             }
         }
@@ -218,7 +218,7 @@ async fn reach(engine: &Arc<Engine>, target: &str) -> Result<(), String> {
             offer: &mut Bytes::new(),
             finishing: false,
             consumed: 0,
-            hungry: false,
+            hunger: 0,
         };
         let exchanged = engine.exchange(context, &stream.0, waiting);
         if exchanged.accepted || exchanged.end.is_some() {

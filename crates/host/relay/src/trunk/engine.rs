@@ -4,7 +4,7 @@
 //! waits while it holds the lock. What the core then wants is handed out: wakers to streams and connections,
 //! orders to whoever keeps the trunk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -54,6 +54,8 @@ pub(super) enum Order {
     Manner(Manner, Option<Excess>),
     /// Tell somebody that a connection does not do what it should.
     Warning { name: &'static str, text: String },
+    /// The other end takes no new streams in this session.
+    PeerLeaves,
     /// The trunk is over.
     Ended(Explanation),
 }
@@ -81,15 +83,15 @@ pub(super) struct Exchange<'a> {
     pub(super) finishing: bool,
     /// Bytes of the other end that the socket has taken since the last exchange.
     pub(super) consumed: usize,
-    /// Whether bytes of the other end can be taken.
-    pub(super) hungry: bool,
+    /// How many bytes of the other end can be taken; a piece more may come.
+    pub(super) hunger: usize,
 }
 
 /// What came of an exchange.
 #[derive(Debug, Default)]
 pub(super) struct Exchanged {
-    /// From the other end.
-    pub(super) bytes: Bytes,
+    /// From the other end, in order.
+    pub(super) pieces: VecDeque<Bytes>,
     /// Whether the other end has nothing more to say.
     pub(super) at_end: bool,
     /// Whether the end of this side was taken in.
@@ -252,6 +254,27 @@ impl Engine {
         self.with(|trunk, now| trunk.shutdown(&why, now));
         // The core tells only of ends that others have brought about.
         self.order(Order::Ended(why));
+    }
+
+    /// Takes no new streams, and is over with the last of those that are open.
+    pub(super) fn leave(&self) {
+        self.with(Trunk::leave);
+    }
+
+    /// Whether one of the ends has left the session: new streams belong into another.
+    pub(super) fn is_left(&self) -> bool {
+        self.lock().trunk.is_left()
+    }
+
+    /// Whether new streams can be opened.
+    pub(super) fn takes_streams(&self) -> bool {
+        let trunk = &self.lock().trunk;
+        trunk.ended().is_none() && !trunk.is_left()
+    }
+
+    /// Whether a connection has joined: both ends know the session.
+    pub(super) fn is_known(&self) -> bool {
+        self.lock().trunk.connections().any(|link| link.ready)
     }
 
     /// A new WAN connection is up, at the end that dials.
@@ -457,6 +480,7 @@ impl Engine {
                     received,
                 }),
                 Event::Manner { manner, why } => self.order(Order::Manner(manner, why)),
+                Event::PeerLeaves => self.order(Order::PeerLeaves),
                 Event::Ended { why } => self.order(Order::Ended(why)),
             }
         }
@@ -498,11 +522,18 @@ impl Exchange<'_> {
             trunk.finish(stream)?;
             slot.finished = true;
         }
-        if self.hungry {
+        let mut taken = 0;
+        while taken < self.hunger {
             match trunk.read(stream, now)? {
-                Read::Data(bytes) => exchanged.bytes = bytes,
-                Read::End => exchanged.at_end = true,
-                Read::Pending => {}
+                Read::Data(bytes) => {
+                    taken += bytes.len();
+                    exchanged.pieces.push_back(bytes);
+                }
+                Read::End => {
+                    exchanged.at_end = true;
+                    break;
+                }
+                Read::Pending => break,
             }
         }
         Ok(())

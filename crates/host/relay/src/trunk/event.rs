@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use record::{LimitName, LimitSeconds};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use trunk::Holds;
 
 use super::wan::{Lost, Wan};
@@ -74,6 +74,16 @@ pub enum TrunkEvent {
         /// Why.
         why: String,
     },
+    /// One of two ends takes no new streams in a session, most likely because another process takes its place. Those
+    /// that are open go on, and end it with the last.
+    SessionLeft {
+        /// The trunk.
+        trunk: String,
+        /// The session.
+        session: String,
+        /// Streams that are open.
+        streams: usize,
+    },
     /// A stream is over, well or badly: its receipt.
     StreamDone(Box<StreamDone>),
     /// The trunk takes less from others on its path than its profile would, or as much again.
@@ -116,7 +126,7 @@ pub struct WanConnection {
 }
 
 /// What a WAN connection's handshake agreed on.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WanTls {
     /// The cipher suite.
     pub cipher_suite: String,
@@ -232,6 +242,7 @@ impl TrunkEvent {
             Self::TrunkListening { .. }
             | Self::TrunkManner { .. }
             | Self::WanHot { .. }
+            | Self::SessionLeft { .. }
             | Self::FarListening { .. }
             | Self::WanConnected(_)
             | Self::WanLost(_) => false,

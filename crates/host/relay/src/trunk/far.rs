@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 use trunk::{
     AcceptError, Admission, BadConfig, ConnectionId, Hello, Preface, Reason, Refusal,
@@ -18,8 +18,10 @@ use trunk::{
 
 use super::engine::{Engine, Order};
 use super::event::{TrunkEvent, WanConnection, WanLost};
+use super::passage::{self, Note, Passage, Passed};
+use super::phase::{self, Phase};
 use super::shield::{Answerer, Shielded};
-use super::site::Site;
+use super::site::{FAREWELL, Site};
 use super::wan::Wan;
 use crate::Cidr;
 use crate::cidr::Admission as Callers;
@@ -37,8 +39,23 @@ pub(super) struct Exchange {
     pub(super) allow: Vec<Cidr>,
     answerer: Answerer,
     /// This process, as near ends know it: after a restart it is another.
-    instance: u64,
+    pub(super) instance: u64,
     trunks: Mutex<BTreeMap<[u8; 16], Arc<Engine>>>,
+    /// Told when a trunk is gone.
+    trunk_gone: Notify,
+    phase: watch::Receiver<Phase>,
+    /// To the process before this one, where it may still have sessions.
+    predecessor: Option<Arc<Passage>>,
+}
+
+/// A connection that has said what it wants.
+struct Caller {
+    link: Shielded,
+    peer: SocketAddr,
+    hello: Hello,
+    /// All that it has said so far; the hello is so long.
+    said: Bytes,
+    length: usize,
 }
 
 /// A connection did not join a trunk.
@@ -52,6 +69,8 @@ enum JoinError {
     HelloTimeout(std::time::Duration),
     #[error("cannot read from it")]
     Read(#[source] io::Error),
+    #[error("it cannot be taken back from the process after this one")]
+    Take(#[source] io::Error),
     #[error("it closed the connection before it said what it wants")]
     Ended,
     #[error("it does not speak the trunk's protocol")]
@@ -70,6 +89,8 @@ impl Exchange {
         allow: Vec<Cidr>,
         answerer: Answerer,
         instance: u64,
+        phase: watch::Receiver<Phase>,
+        predecessor: Option<Arc<Passage>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             site,
@@ -77,16 +98,18 @@ impl Exchange {
             answerer,
             instance,
             trunks: Mutex::default(),
+            trunk_gone: Notify::new(),
+            phase,
+            predecessor,
         })
     }
 
-    /// Lets near ends in until `draining`, then lets streams end.
-    pub(super) async fn serve(
-        self: Arc<Self>,
-        listener: TcpListener,
-        mut draining: watch::Receiver<bool>,
-    ) {
-        let mut door = Door::new(
+    /// Lets near ends in while the process serves, then lets streams end.
+    pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let mut phase = self.phase.clone();
+        let over = phase::over(phase.clone(), self.site.end.limits.drain_timeout);
+        tokio::pin!(over);
+        let mut door = Some(Door::new(
             listener,
             &self.site.end.wan_profile,
             Callers {
@@ -95,20 +118,34 @@ impl Exchange {
             },
             CONNECTIONS,
             Arc::clone(&self.site.events),
-        );
+        ));
         loop {
             let visitor = tokio::select! {
-                _ = draining.wait_for(|draining| *draining) => break,
-                visitor = door.next() => visitor,
+                _ = phase.wait_for(|phase| *phase != Phase::Serving) => break,
+                visitor = knock(&mut door) => visitor,
             };
             tokio::spawn(Arc::clone(&self).welcome(visitor));
         }
+        for engine in self.engines() {
+            engine.leave();
+        }
+        if *phase.borrow() == Phase::Succeeded {
+            // Who comes now comes to the other process, which passes back what belongs here.
+            door = None;
+        }
+        loop {
+            tokio::select! {
+                () = self.deserted() => break,
+                () = &mut over => break,
+                // For sessions that are here; others are refused.
+                visitor = knock(&mut door) => {
+                    tokio::spawn(Arc::clone(&self).welcome(visitor));
+                }
+            }
+        }
         drop(door);
-        let patience = self.site.end.limits.drain_timeout;
         // What is left is cut off.
-        let _ = timeout(patience, self.site.idle()).await;
-        let left: Vec<_> = self.trunks().values().cloned().collect();
-        for engine in left {
+        for engine in self.engines() {
             self.site.dismiss(&engine).await;
         }
     }
@@ -116,7 +153,9 @@ impl Exchange {
     /// A trunk whose near end can be reached, for a client that came in at this end.
     pub(super) fn choose(&self) -> Result<Arc<Engine>, String> {
         let trunks = self.trunks();
-        let up = trunks.values().find(|engine| engine.is_up());
+        let up = trunks
+            .values()
+            .find(|engine| engine.takes_streams() && engine.is_up());
         up.cloned()
             .ok_or_else(|| "no near relay is connected".to_owned())
     }
@@ -126,68 +165,114 @@ impl Exchange {
         self.trunks().values().cloned().collect()
     }
 
+    /// Resolves once there is no trunk.
+    async fn deserted(&self) {
+        loop {
+            let gone = self.trunk_gone.notified();
+            if self.trunks().is_empty() {
+                return;
+            }
+            gone.await;
+        }
+    }
+
     async fn welcome(self: Arc<Self>, visitor: Visitor) {
         let Visitor {
             stream,
             peer,
             place,
         } = visitor;
-        let joined = self.join(stream, peer).await;
-        let (mut wan, first) = match joined {
-            Ok(joined) => joined,
-            Err(error) => {
-                let why = crate::chain(&error);
-                (self.site.events)(crate::Event::Refused { peer, why });
-                return;
-            }
+        let outcome = match self.greet(stream, peer).await {
+            Ok(caller) => self.place(caller).await,
+            Err(error) => Err(error),
         };
-        let joined_at = Instant::now();
-        let lost = match wan.receive(first) {
-            Ok(()) => wan.carry().await,
-            Err(lost) => lost,
-        };
-        let engine = wan.engine();
-        let told = WanLost::of(&engine.name, &wan, joined_at, &lost);
-        // Whoever hears of it and asks for the state gets the one that it speaks of.
-        engine.connection_down(wan.id);
-        self.site.tell(TrunkEvent::WanLost(told));
+        self.tell_refused(peer, outcome);
         drop(place);
     }
 
-    /// Shakes hands, reads the hello, and finds or makes the trunk. Bytes after the hello are returned.
-    async fn join(
-        self: &Arc<Self>,
+    /// Carries a connection that the process after this one has accepted and whose session may be here.
+    pub(super) async fn take_back(self: Arc<Self>, passed: Passed) {
+        let carried = match passed.open() {
+            Ok(carried) => carried,
+            Err(error) => {
+                let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
+                return self.tell_refused(nobody, Err(JoinError::Take(error)));
+            }
+        };
+        // One that has gone meanwhile has no address any more.
+        let peer = carried.tcp.peer_addr();
+        let peer = peer.unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
+        let outcome = match self.listen_to(Shielded::Carried(carried), peer).await {
+            Ok(caller) => self.join(caller).await,
+            Err(error) => Err(error),
+        };
+        self.tell_refused(peer, outcome);
+    }
+
+    fn tell_refused(&self, peer: SocketAddr, outcome: Result<(), JoinError>) {
+        if let Err(error) = outcome {
+            let why = crate::chain(&error);
+            (self.site.events)(crate::Event::Refused { peer, why });
+        }
+    }
+
+    async fn greet(
+        &self,
         stream: tokio::net::TcpStream,
         peer: SocketAddr,
-    ) -> Result<(Wan, Bytes), JoinError> {
+    ) -> Result<Caller, JoinError> {
         let patience = self.site.end.limits.connect_timeout;
-        let mut link = timeout(patience, self.answerer.shake(stream))
+        let link = timeout(patience, self.answerer.shake(stream))
             .await
             .map_err(|_elapsed| JoinError::HandshakeTimeout(patience))?
             .map_err(JoinError::Handshake)?;
-        let (hello, rest) = timeout(patience, read_hello(&mut link))
+        self.listen_to(link, peer).await
+    }
+
+    async fn listen_to(&self, mut link: Shielded, peer: SocketAddr) -> Result<Caller, JoinError> {
+        let patience = self.site.end.limits.connect_timeout;
+        let (hello, said, length) = timeout(patience, read_hello(&mut link))
             .await
             .map_err(|_elapsed| JoinError::HelloTimeout(patience))??;
-        match self.admit(&hello) {
-            Ok((engine, id)) => {
-                let tls = link.agreed();
-                let wan = Wan::new(
-                    Arc::clone(&engine),
-                    id,
-                    peer,
-                    link,
-                    &self.site.end.wan_profile,
-                );
-                self.site.tell(TrunkEvent::WanConnected(WanConnection {
-                    trunk: engine.name.clone(),
-                    session: hello.session.to_string(),
-                    connection: id.number(),
-                    peer,
-                    tls,
-                    rtt_s: wan.tcp_info().map(|info| info.rtt.as_secs_f64()),
-                }));
-                Ok((wan, rest))
+        Ok(Caller {
+            link,
+            peer,
+            hello,
+            said,
+            length,
+        })
+    }
+
+    /// Carries a connection to the end, here or for the process before this one.
+    async fn place(self: &Arc<Self>, caller: Caller) -> Result<(), JoinError> {
+        let elsewhere = caller
+            .hello
+            .known_to
+            .filter(|instance| *instance != self.instance);
+        if let (Some(instance), Some(predecessor)) = (elsewhere, &self.predecessor) {
+            let tls = caller.link.agreed();
+            let note = Note { instance, tls };
+            // One that is gone has no sessions any more, which the near end is told below.
+            if let Ok(carrier) = predecessor.offer(&note, caller.link.tcp()).await {
+                // Whichever end breaks off, the other one sees it.
+                let _ = passage::carry(caller.link, &caller.said, carrier).await;
+                return Ok(());
             }
+        }
+        self.join(caller).await
+    }
+
+    /// Finds or makes the trunk, and carries the connection to its end.
+    async fn join(self: &Arc<Self>, caller: Caller) -> Result<(), JoinError> {
+        let Caller {
+            mut link,
+            peer,
+            hello,
+            said,
+            length,
+        } = caller;
+        let (engine, id) = match self.admit(&hello) {
+            Ok(joined) => joined,
             Err(error) => {
                 if let JoinError::Refused(refusal) = &error {
                     // Somebody who does not want to hear it has lost nothing.
@@ -195,11 +280,34 @@ impl Exchange {
                         link.write_all(&refusal.encode()).await?;
                         link.shutdown().await
                     };
+                    let patience = self.site.end.limits.connect_timeout;
                     let _ = timeout(patience, farewell).await;
                 }
-                Err(error)
+                return Err(error);
             }
-        }
+        };
+        let tls = link.agreed();
+        let joined_at = Instant::now();
+        let profile = &self.site.end.wan_profile;
+        let mut wan = Wan::new(Arc::clone(&engine), id, peer, link, profile);
+        self.site.tell(TrunkEvent::WanConnected(WanConnection {
+            trunk: engine.name.clone(),
+            session: hello.session.to_string(),
+            connection: id.number(),
+            peer,
+            tls,
+            rtt_s: wan.tcp_info().map(|info| info.rtt.as_secs_f64()),
+        }));
+        self.site.tell_arrival();
+        let lost = match wan.receive(said.slice(length..)) {
+            Ok(()) => wan.carry().await,
+            Err(lost) => lost,
+        };
+        let told = WanLost::of(&engine.name, &wan, joined_at, &lost);
+        // Whoever hears of it and asks for the state gets the one that it speaks of.
+        engine.connection_down(id);
+        self.site.tell(TrunkEvent::WanLost(told));
+        Ok(())
     }
 
     fn admit(self: &Arc<Self>, hello: &Hello) -> Result<(Arc<Engine>, ConnectionId), JoinError> {
@@ -214,6 +322,10 @@ impl Exchange {
                     trunks.remove(&name);
                 }
             }
+        }
+        if *self.phase.borrow() != Phase::Serving && hello.known_to.is_none() {
+            let refusal = Refusal::new(RefusalReason::Shutdown, "");
+            return Err(JoinError::Refused(refusal));
         }
         if trunks.len() >= TRUNKS {
             let detail = format!("{TRUNKS} trunks are here already");
@@ -263,12 +375,10 @@ impl Exchange {
             () = engine.tick() => None,
         };
         if let Some(why) = why {
-            self.site.tell(TrunkEvent::SessionEnded {
-                trunk: engine.name.clone(),
-                session: engine.status().0.to_string(),
-                why: why.to_string(),
-            });
+            self.site.tell_ended(&engine, &why);
         }
+        // Meanwhile its connections carry the farewell.
+        let _ = timeout(FAREWELL, engine.deserted()).await;
         let mut trunks = self.trunks();
         if trunks
             .get(&name)
@@ -276,6 +386,8 @@ impl Exchange {
         {
             trunks.remove(&name);
         }
+        drop(trunks);
+        self.trunk_gone.notify_waiters();
     }
 
     fn trunks(&self) -> MutexGuard<'_, BTreeMap<[u8; 16], Arc<Engine>>> {
@@ -283,8 +395,16 @@ impl Exchange {
     }
 }
 
-/// The first thing that a near end says, and what it has said after it.
-async fn read_hello(link: &mut Shielded) -> Result<(Hello, Bytes), JoinError> {
+/// The next who comes in, where there is a door.
+async fn knock(door: &mut Option<Door>) -> Visitor {
+    match door {
+        Some(door) => door.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The first thing that a near end says, all that it has said so far, and how much of that it is.
+async fn read_hello(link: &mut Shielded) -> Result<(Hello, Bytes, usize), JoinError> {
     let mut bytes = BytesMut::with_capacity(2 * Preface::MAX_LEN);
     loop {
         let count = link.read_buf(&mut bytes).await.map_err(JoinError::Read)?;
@@ -292,9 +412,7 @@ async fn read_hello(link: &mut Shielded) -> Result<(Hello, Bytes), JoinError> {
             return Err(JoinError::Ended);
         }
         match Preface::decode(&bytes).map_err(JoinError::Violation)? {
-            Some((Preface::Hello(hello), length)) => {
-                return Ok((hello, bytes.split_off(length).freeze()));
-            }
+            Some((Preface::Hello(hello), length)) => return Ok((hello, bytes.freeze(), length)),
             Some(_) => return Err(JoinError::Violation(Violation::NotATrunk)),
             // A preface is never longer, so this grows to twice that at most.
             None => bytes.reserve(Preface::MAX_LEN),

@@ -31,6 +31,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use super::event::WanTls;
 use super::identity::{Identity, IdentityError, Pin};
+use super::passage::Carried;
 
 /// What both ends say they are about to speak: a port that speaks something else refuses (RFC 7301).
 const PROTOCOL: &[u8] = b"longhaul-trunk/1";
@@ -115,6 +116,8 @@ pub(super) struct Answerer {
 pub(super) enum Shielded {
     Tls(Box<TlsStream<TcpStream>>),
     Plain(TcpStream),
+    /// By the process that has succeeded this one.
+    Carried(Carried),
 }
 
 // === impl Security ===
@@ -254,13 +257,16 @@ impl Shielded {
         match self {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_ref().0,
+            Self::Carried(link) => &link.tcp,
         }
     }
 
     /// What the handshake agreed on; `None` without one.
     pub(super) fn agreed(&self) -> Option<WanTls> {
-        let Self::Tls(stream) = self else {
-            return None;
+        let stream = match self {
+            Self::Tls(stream) => stream,
+            Self::Plain(_) => return None,
+            Self::Carried(link) => return link.tls.clone(),
         };
         let (_, session) = stream.get_ref();
         let suite = session.negotiated_cipher_suite().map(|suite| suite.suite());
@@ -284,6 +290,7 @@ impl AsyncRead for Shielded {
         match self.get_mut() {
             Self::Plain(stream) => pin(stream).poll_read(context, buffer),
             Self::Tls(stream) => pin(&mut **stream).poll_read(context, buffer),
+            Self::Carried(link) => pin(&mut link.carrier).poll_read(context, buffer),
         }
     }
 }
@@ -305,6 +312,7 @@ impl AsyncWrite for Shielded {
         match self.get_mut() {
             Self::Plain(stream) => pin(stream).poll_write_vectored(context, slices),
             Self::Tls(stream) => pin(&mut **stream).poll_write_vectored(context, slices),
+            Self::Carried(link) => pin(&mut link.carrier).poll_write_vectored(context, slices),
         }
     }
 
@@ -319,6 +327,7 @@ impl AsyncWrite for Shielded {
         match self.get_mut() {
             Self::Plain(stream) => pin(stream).poll_flush(context),
             Self::Tls(stream) => pin(&mut **stream).poll_flush(context),
+            Self::Carried(link) => pin(&mut link.carrier).poll_flush(context),
         }
     }
 
@@ -329,6 +338,7 @@ impl AsyncWrite for Shielded {
         match self.get_mut() {
             Self::Plain(stream) => pin(stream).poll_shutdown(context),
             Self::Tls(stream) => pin(&mut **stream).poll_shutdown(context),
+            Self::Carried(link) => pin(&mut link.carrier).poll_shutdown(context),
         }
     }
 }

@@ -1,17 +1,19 @@
 //! What both ends of a trunk do: let clients in, open targets for the other end, and tell.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use profile::{Side, TcpProfile};
 use record::LimitSeconds;
 use sys::socket::Applied;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
-use trunk::{Config, Explanation, Memory, Reason, Target, Width};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use trunk::{Config, Explanation, Memory, OpenError, Reason, Target, Width};
 
 use super::config::{End, TrunkListener};
 use super::echo;
@@ -35,7 +37,12 @@ pub(super) struct Site {
     busy: watch::Sender<usize>,
     served: AtomicU64,
     cut_off: AtomicUsize,
+    /// Told when the other end has connected.
+    arrival: Notify,
 }
+
+/// Gives the trunk for a new client, or says why there is none.
+pub(super) type Choose = Arc<dyn Fn() -> Result<Arc<Engine>, String> + Send + Sync>;
 
 /// A client listener that is open.
 pub(super) struct Entrance {
@@ -60,6 +67,7 @@ impl Site {
             busy: watch::Sender::new(0),
             served: AtomicU64::new(0),
             cut_off: AtomicUsize::new(0),
+            arrival: Notify::new(),
         })
     }
 
@@ -89,11 +97,15 @@ impl Site {
         }
     }
 
-    /// Opens all listeners for clients, or none.
-    pub(super) fn bind(&self) -> Result<Vec<Entrance>, RunError> {
+    /// Opens all listeners for clients, or none. Sockets that were handed over are taken by address.
+    pub(super) fn bind(
+        &self,
+        handed: &mut Vec<std::net::TcpListener>,
+    ) -> Result<Vec<Entrance>, RunError> {
         let mut entrances = Vec::new();
         for options in &self.end.listeners {
-            let (listener, applied) = door::bind(options.listen, &self.end.lan_profile)?;
+            let profile = &self.end.lan_profile;
+            let (listener, applied) = door::take_or_bind(options.listen, profile, handed)?;
             // Accepted sockets inherit it: urgent bytes stay at their place in the stream.
             sys::socket::keep_urgent_inline(&listener).map_err(|source| RunError::Listen {
                 address: options.listen,
@@ -108,12 +120,8 @@ impl Site {
         Ok(entrances)
     }
 
-    /// Lets clients in for ever. `choose` gives the trunk for a new one, or says why there is none.
-    pub(super) async fn admit(
-        self: Arc<Self>,
-        entrance: Entrance,
-        choose: impl Fn() -> Result<Arc<Engine>, String>,
-    ) {
+    /// Lets clients in for ever. Whoever was accepted has a stream, or waits for one, where this is given up.
+    pub(super) async fn admit(self: Arc<Self>, entrance: Entrance, choose: Choose) {
         let Entrance {
             listener,
             options,
@@ -137,20 +145,43 @@ impl Site {
                 peer,
                 place,
             } = door.next().await;
-            match choose() {
-                Ok(engine) => {
-                    let serving = Arc::clone(&self).serve(engine, stream, peer, to.clone());
-                    tokio::spawn(async move {
-                        serving.await;
-                        drop(place);
-                    });
-                }
-                Err(why) => {
-                    let _ = stream.set_zero_linger();
-                    (self.events)(crate::Event::Refused { peer, why });
-                }
+            let busy = self.enter();
+            let mut first = first_bytes(&stream);
+            let begun = begin(&choose, &to, &mut first);
+            let (site, choose, to) = (Arc::clone(&self), Arc::clone(&choose), to.clone());
+            tokio::spawn(async move {
+                let begun = match begun {
+                    Ok(begun) => Ok(begun),
+                    Err(_) => site.wait(&choose, &to, &mut first).await,
+                };
+                site.serve(begun, stream, peer, to, first).await;
+                drop((busy, place));
+            });
+        }
+    }
+
+    /// Opens a stream for a client who came while there was no trunk: the other end may be about to connect, after it was
+    /// started again or succeeded.
+    async fn wait(
+        &self,
+        choose: &Choose,
+        to: &str,
+        first: &mut Bytes,
+    ) -> Result<(Arc<Engine>, Handle), String> {
+        let until = Instant::now() + self.end.limits.connect_timeout;
+        loop {
+            let mut arrival = pin!(self.arrival.notified());
+            arrival.as_mut().enable();
+            let begun = begin(choose, to, first);
+            if begun.is_ok() || timeout_at(until, arrival).await.is_err() {
+                return begun;
             }
         }
+    }
+
+    /// The other end has connected.
+    pub(super) fn tell_arrival(&self) {
+        self.arrival.notify_waiters();
     }
 
     /// Does what a trunk's core asks for, up to what only the trunk's keeper can do.
@@ -187,11 +218,32 @@ impl Site {
                 Order::Warning { name, text } => {
                     (self.events)(crate::Event::Warning { name, text });
                 }
+                Order::PeerLeaves => {
+                    let (session, status, _) = engine.status();
+                    self.tell(TrunkEvent::SessionLeft {
+                        trunk: engine.name.clone(),
+                        session: session.to_string(),
+                        streams: status.streams,
+                    });
+                    return Some(Order::PeerLeaves);
+                }
                 other @ (Order::WantConnections(_) | Order::ConnectionReady | Order::Ended(_)) => {
                     return Some(other);
                 }
             }
         }
+    }
+
+    /// Tells that a session is over, unless that is how leaving it was to end.
+    pub(super) fn tell_ended(&self, engine: &Engine, why: &Explanation) {
+        if engine.is_left() && why.reason == Reason::Shutdown {
+            return;
+        }
+        self.tell(TrunkEvent::SessionEnded {
+            trunk: engine.name.clone(),
+            session: engine.status().0.to_string(),
+            why: why.to_string(),
+        });
     }
 
     pub(super) fn tell(&self, event: TrunkEvent) {
@@ -230,22 +282,15 @@ impl Site {
     }
 
     async fn serve(
-        self: Arc<Self>,
-        engine: Arc<Engine>,
+        &self,
+        begun: Result<(Arc<Engine>, Handle), String>,
         socket: tokio::net::TcpStream,
         peer: SocketAddr,
         to: String,
+        first: Bytes,
     ) {
-        let _busy = self.enter();
-        let mut first = first_bytes(&socket);
-        let opened = Target::new(&to)
-            .map_err(|error| error.to_string())
-            .and_then(|target| {
-                let opened = engine.open(&target, &mut first);
-                opened.map_err(|error| crate::chain(&error))
-            });
-        match opened {
-            Ok(stream) => {
+        match begun {
+            Ok((engine, stream)) => {
                 let application = Application::Client(peer);
                 self.tunnel(engine, stream, to, socket, application)
                     .carry(first)
@@ -272,7 +317,7 @@ impl Site {
                 engine.accept(&stream);
                 let application = Application::Server(peer);
                 self.tunnel(engine, stream, name.to_string(), socket, application)
-                    .carry(bytes::Bytes::new())
+                    .carry(Bytes::new())
                     .await;
             }
             Err(why) => self.refuse(&engine, &stream, &name, why),
@@ -352,6 +397,20 @@ impl Site {
         self.busy.send_modify(|count| *count += 1);
         self.served.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(self))
+    }
+}
+
+/// Opens a stream for a client on the trunk that takes new ones now.
+fn begin(choose: &Choose, to: &str, first: &mut Bytes) -> Result<(Arc<Engine>, Handle), String> {
+    let target = Target::new(to).map_err(|error| error.to_string())?;
+    loop {
+        let engine = choose()?;
+        match engine.open(&target, first) {
+            Ok(stream) => return Ok((engine, stream)),
+            // Left since it was chosen: it is not chosen again.
+            Err(OpenError::Left) => {}
+            Err(error) => return Err(crate::chain(&error)),
+        }
     }
 }
 

@@ -201,7 +201,9 @@ impl Desk {
     /// found out before it is needed.
     pub(super) async fn check(&self) -> CheckReport {
         let mut probes = Vec::new();
-        for Watched { engine, targets } in (self.trunks)() {
+        let trunks = (self.trunks)().into_iter();
+        // One that was left takes no stream for a probe.
+        for Watched { engine, targets } in trunks.filter(|one| one.engine.takes_streams()) {
             probes.push(echo::probe(&engine, &targets).await);
         }
         CheckReport {

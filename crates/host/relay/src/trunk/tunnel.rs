@@ -1,5 +1,6 @@
 //! One stream: between an application's socket at this end and the core.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -8,17 +9,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use sys::socket::finish_sending;
 use tokio::net::TcpStream;
 use trunk::{By, Explanation, Half, Reason, StreamId};
 
 use super::engine::{Engine, Exchange, Exchanged, Handle, StreamEnd};
 use super::event::{StreamDone, StreamHalf, TrunkEvent, limits};
+use super::pieces::{advance, slices};
 use crate::ending::{Idle, failure};
 use crate::event::Events;
 
-/// One read of a stream that is in bulk.
+/// One read, or one write, of a stream that is in bulk.
 const BULK: usize = 256 * 1024;
 
 /// One read of a stream that is not known to be: idle streams hold nothing, and what is typed costs little.
@@ -81,7 +83,7 @@ struct Up {
 #[derive(Default)]
 struct Down {
     /// Not taken by the socket.
-    bytes: Bytes,
+    pieces: VecDeque<Bytes>,
     /// Taken by the socket since the core was told.
     consumed: usize,
     /// Whether the other end has nothing more to say.
@@ -154,9 +156,9 @@ impl Tunnel {
                 return Poll::Ready(end);
             }
             let accepted = offered - flow.up.bytes.len();
-            let taken = exchanged.bytes.len();
-            if taken > 0 {
-                flow.down.bytes = exchanged.bytes;
+            let taken = !exchanged.pieces.is_empty();
+            if taken {
+                flow.down.pieces = exchanged.pieces;
             }
             flow.up.finished = exchanged.finished;
             flow.down.ended |= exchanged.at_end;
@@ -166,7 +168,7 @@ impl Tunnel {
             };
             let moved = read.unwrap_or(0) + written.unwrap_or(0);
             flow.moved += u64::try_from(moved).unwrap_or(u64::MAX);
-            if read.is_none() && accepted == 0 && taken == 0 && written.is_none() {
+            if read.is_none() && accepted == 0 && !taken && written.is_none() {
                 return Poll::Pending;
             }
         }
@@ -183,7 +185,11 @@ impl Tunnel {
                 finishing: up.ended,
                 offer: &mut up.bytes,
                 consumed: std::mem::take(&mut down.consumed),
-                hungry: down.bytes.is_empty() && !down.ended,
+                hunger: if down.pieces.is_empty() && !down.ended {
+                    BULK
+                } else {
+                    0
+                },
             },
         )
     }
@@ -252,14 +258,14 @@ impl Down {
         socket: &TcpStream,
     ) -> io::Result<Option<usize>> {
         let mut written = None;
-        while !self.bytes.is_empty() {
+        while !self.pieces.is_empty() {
             match socket.poll_write_ready(context) {
                 Poll::Pending => return Ok(written),
                 Poll::Ready(ready) => ready?,
             }
-            match socket.try_write(&self.bytes) {
+            match socket.try_write_vectored(&slices(&self.pieces)) {
                 Ok(count) => {
-                    self.bytes.advance(count);
+                    advance(&mut self.pieces, count);
                     self.consumed += count;
                     written = Some(written.unwrap_or(0) + count);
                 }

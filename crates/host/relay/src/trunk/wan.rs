@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use profile::{Side, TcpProfile};
 use sys::tcp_info::TcpInfo;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
@@ -18,6 +18,7 @@ use trunk::{ConnectionId, Manner, Observation};
 use units::Rate;
 
 use super::engine::{Engine, Order};
+use super::pieces::{advance, slices};
 use super::shield::Shielded;
 use super::site::FAREWELL;
 
@@ -26,9 +27,6 @@ const READ: usize = 256 * 1024;
 
 /// What the core is asked for at a time. The socket's own bound of unsent bytes ends a burst.
 const WRITE: usize = 256 * 1024;
-
-/// Slices of one vectored write; the kernel's limit is 1024.
-const SLICES: usize = 64;
 
 /// What shares a queue with the flows of common hosts as they do with each other: it is what they use.
 const MODEST: &str = "cubic";
@@ -138,11 +136,6 @@ impl Wan {
         }
     }
 
-    /// The trunk that it belongs to.
-    pub(super) fn engine(&self) -> Arc<Engine> {
-        Arc::clone(&self.engine)
-    }
-
     /// Gives the core what the other end has sent.
     pub(super) fn receive(&mut self, bytes: Bytes) -> Result<(), Lost> {
         self.bytes_in += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -204,13 +197,8 @@ impl Wan {
             }
         }
         while !self.out.is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            for (slice, bytes) in slices.iter_mut().zip(&self.out) {
-                *slice = IoSlice::new(bytes);
-            }
-            let count = self.out.len().min(SLICES);
             let link = Pin::new(&mut self.link);
-            let written = ready!(link.poll_write_vectored(context, &slices[..count]));
+            let written = ready!(link.poll_write_vectored(context, &slices(&self.out)));
             let written = written.map_err(Lost::Write)?;
             if written == 0 {
                 return Poll::Ready(Err(Lost::Write(io::ErrorKind::WriteZero.into())));
@@ -331,17 +319,5 @@ impl Wan {
                 text: crate::chain(&error),
             });
         }
-    }
-}
-
-/// Forgets `count` bytes from the front.
-fn advance(queue: &mut VecDeque<Bytes>, mut count: usize) {
-    while let Some(front) = queue.front_mut() {
-        if count < front.len() {
-            front.advance(count);
-            return;
-        }
-        count -= front.len();
-        queue.pop_front();
     }
 }

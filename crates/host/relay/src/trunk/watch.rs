@@ -69,7 +69,9 @@ pub(super) async fn probe(trunks: Trunks, health: Arc<Health>, every: Duration, 
     let mut ticks = ticks(every);
     loop {
         ticks.tick().await;
-        let watched = trunks();
+        // One that was left ends by itself, and takes no stream for a probe.
+        let mut watched = trunks();
+        watched.retain(|watched| watched.engine.takes_streams());
         health.keep(&watched);
         for Watched { engine, targets } in watched {
             let probe = echo::probe(&engine, &targets).await;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use longhaul_relay::Event;
 use longhaul_relay::trunk::{
-    FarOptions, ListenerOptions, NearOptions, SecurityOptions, StreamDone, TrunkConfig, TrunkError,
-    TrunkEvent, TrunkOptions, run,
+    FarOptions, Inherited, ListenerOptions, NearOptions, SecurityOptions, StreamDone, TrunkConfig,
+    TrunkError, TrunkEvent, TrunkOptions, TrunkOrder, run,
 };
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// Longer than any test here takes on a busy machine; only a hang meets it.
@@ -29,7 +29,7 @@ pub(crate) struct End {
     /// Where clients come in, for a near end, or near ends, for a far one.
     pub(crate) address: SocketAddr,
     events: mpsc::UnboundedReceiver<Event>,
-    stop: Option<oneshot::Sender<()>>,
+    pub(crate) orders: mpsc::Sender<TrunkOrder>,
     task: JoinHandle<Result<(), TrunkError>>,
 }
 
@@ -70,19 +70,20 @@ pub(crate) fn far(listen: &str, security: SecurityOptions) -> FarOptions {
 
 impl End {
     pub(crate) async fn near(options: NearOptions) -> Self {
-        Self::start(TrunkOptions::near(options).resolve().unwrap()).await
+        let config = TrunkOptions::near(options).resolve().unwrap();
+        Self::start(config, Inherited::default()).await
     }
 
     pub(crate) async fn far(options: FarOptions) -> Self {
-        Self::start(TrunkOptions::far(options).resolve().unwrap()).await
+        let config = TrunkOptions::far(options).resolve().unwrap();
+        Self::start(config, Inherited::default()).await
     }
 
-    pub(crate) async fn start(config: TrunkConfig) -> Self {
+    pub(crate) async fn start(config: TrunkConfig, inherited: Inherited) -> Self {
         let (sender, mut events) = mpsc::unbounded_channel();
-        let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(run(config, move |event| drop(sender.send(event)), async {
-            drop(stopped.await);
-        }));
+        let (orders, given) = mpsc::channel(1);
+        let tell = move |event| drop(sender.send(event));
+        let task = tokio::spawn(run(config, inherited, tell, given));
         let address = loop {
             let Event::Trunk(event) = events.recv().await.expect("the end starts") else {
                 continue;
@@ -96,7 +97,7 @@ impl End {
         Self {
             address,
             events,
-            stop: Some(stop),
+            orders,
             task,
         }
     }
@@ -135,7 +136,8 @@ impl End {
 
     /// Stops in order, and returns the events that were not looked at.
     pub(crate) async fn stopped(mut self) -> Vec<Event> {
-        self.stop.take().unwrap().send(()).unwrap();
+        // One that has ended by itself takes no order.
+        let _ = self.orders.send(TrunkOrder::Stop).await;
         self.task.await.unwrap().unwrap();
         let mut rest = Vec::new();
         while let Some(event) = self.events.recv().await {

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use relay::trunk::TrunkOrder;
 use relay::{Config, Event, Order};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Sender;
@@ -58,16 +59,13 @@ impl Signals {
                 _ = self.terminate.recv() => break,
                 _ = self.hang_up.recv() => {}
                 _ = self.upgrade.recv() => {
-                    match successor::start(&orders).await {
+                    match successor::of_relay(&orders).await {
                         Ok(process) => {
                             supervisor::succeeded_by(process);
                             let _ = orders.send(Order::Stop).await;
                             return;
                         }
-                        Err(failure) => tell(Event::Warning {
-                            name: "upgrade-failed",
-                            text: format!("{failure:#}; this process goes on"),
-                        }),
+                        Err(failure) => tell(upgrade_failed(&failure)),
                     }
                     continue;
                 }
@@ -90,5 +88,42 @@ impl Signals {
         supervisor::stopping();
         // A relay that has ended by itself needs no order.
         let _ = orders.send(Order::Stop).await;
+    }
+
+    /// The same for ends of trunks, for which SIGHUP and SIGUSR2 are one: a successor has read everything again, and no
+    /// stream is lost. After one, this process still obeys SIGINT and SIGTERM.
+    pub(super) async fn give_trunk(mut self, orders: Sender<TrunkOrder>, tell: impl Fn(Event)) {
+        let mut succeeded = false;
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => break,
+                _ = self.terminate.recv() => break,
+                _ = self.hang_up.recv() => {}
+                _ = self.upgrade.recv() => {}
+            }
+            if succeeded {
+                continue;
+            }
+            match successor::of_trunk(&orders).await {
+                Ok(process) => {
+                    supervisor::succeeded_by(process);
+                    succeeded = true;
+                    let _ = orders.send(TrunkOrder::Succeeded).await;
+                }
+                Err(failure) => tell(upgrade_failed(&failure)),
+            }
+        }
+        if !succeeded {
+            supervisor::stopping();
+        }
+        // One that has ended by itself needs no order.
+        let _ = orders.send(TrunkOrder::Stop).await;
+    }
+}
+
+fn upgrade_failed(failure: &anyhow::Error) -> Event {
+    Event::Warning {
+        name: "upgrade-failed",
+        text: format!("{failure:#}; this process goes on"),
     }
 }

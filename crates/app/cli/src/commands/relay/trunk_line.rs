@@ -44,6 +44,14 @@ pub(super) fn line(event: &TrunkEvent) -> String {
             trunk.escape_debug(),
             why.escape_debug()
         ),
+        TrunkEvent::SessionLeft {
+            trunk,
+            session,
+            streams,
+        } => format!(
+            "{}: session {session} takes no new streams and ends with the {streams} that are open",
+            trunk.escape_debug()
+        ),
         TrunkEvent::TrunkManner { trunk, manner, why } => {
             let why = why.as_deref().unwrap_or("after a rest");
             format!("{}: sends in {manner} manner: {why}", trunk.escape_debug())
