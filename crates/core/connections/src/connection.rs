@@ -1,3 +1,4 @@
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -158,7 +159,7 @@ pub struct Connection {
     /// Connection set-up.
     pub handshake: Handshake,
     /// TLS set-up, where payload shows it.
-    pub tls: Option<TlsHandshake>,
+    pub tls: Option<Box<TlsHandshake>>,
     /// Who both ends are, where they speak SSH.
     pub ssh: Option<SshBanners>,
     /// What the client sent.

@@ -160,11 +160,11 @@ impl TlsFollower {
         *self = Self::NotTls;
     }
 
-    pub(crate) fn finish(self) -> Option<TlsHandshake> {
+    pub(crate) fn finish(self) -> Option<Box<TlsHandshake>> {
         match self {
             Self::Start | Self::NotTls => None,
-            Self::Following(following) => Some(following.tls),
-            Self::Done(tls) => Some(*tls),
+            Self::Following(following) => Some(Box::new(following.tls)),
+            Self::Done(tls) => Some(tls),
         }
     }
 }

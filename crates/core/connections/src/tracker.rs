@@ -86,7 +86,10 @@ pub struct Tracker {
 /// asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Room {
-    /// Beyond so many packets, connections that are over or silent are handed over.
+    /// Beyond so many packets, connections that are over are handed over. More would only keep for longer what tells
+    /// nothing new.
+    pub over: usize,
+    /// Beyond so many packets, those that are silent are handed over too, and go on as another part.
     pub packets: usize,
     /// Beyond so many packets, any connection is: those that have been silent for longest first. It goes on as another
     /// part ([`Connection::part`]).
@@ -133,7 +136,7 @@ impl Tracker {
     pub fn with_room(room: Room) -> Self {
         Self {
             room: Some(room),
-            look_at: room.packets,
+            look_at: room.over,
             ..Self::default()
         }
     }
@@ -336,33 +339,38 @@ impl Tracker {
 
     /// Hands over what is over or silent, and beyond the room's end whatever has been silent for longest.
     fn make_room(&mut self, room: Room, now: Time) {
+        let crowded = self.held > room.packets;
         let mut live: Vec<(Time, usize)> = Vec::new();
         for index in core::mem::take(&mut self.live) {
             let Some(Slot::Live(connection)) = self.slots.get(index) else {
                 continue;
             };
             let silent = now.since(connection.last_at());
-            let patience = if connection.is_over() { OVER } else { SILENT };
-            if silent >= patience {
+            let done = if connection.is_over() {
+                silent >= OVER
+            } else {
+                crowded && silent >= SILENT
+            };
+            if done {
                 self.hand_over(index);
             } else {
                 live.push((connection.last_at(), index));
             }
         }
-        let crowded = self.held > room.most;
-        if crowded {
+        let full = self.held > room.most;
+        if full {
             live.sort_unstable();
         }
         let enough = room.most / 2;
         for (_, index) in live {
-            if crowded && self.held > enough {
+            if full && self.held > enough {
                 self.hand_over(index);
             } else {
                 self.live.push(index);
             }
         }
         // Looking at all connections again after every packet would cost more than the packets.
-        self.look_at = room.packets.max(self.held + room.packets / 4);
+        self.look_at = room.over.max(self.held + room.over / 4);
     }
 
     fn hand_over(&mut self, index: usize) {

@@ -70,10 +70,10 @@ impl Judged {
         self.records.push(record);
     }
 
-    /// Takes over what others have judged.
-    pub fn append(&mut self, mut others: Self) {
-        self.connections.append(&mut others.connections);
-        self.records.append(&mut others.records);
+    /// Takes over what others have judged, in any order.
+    pub fn append(&mut self, others: Self) {
+        take_over(&mut self.connections, others.connections);
+        take_over(&mut self.records, others.records);
     }
 
     /// Connections, or parts of connections.
@@ -106,6 +106,21 @@ impl Judged {
         for (analysed, id) in self.connections.iter_mut().zip(1..) {
             analysed.id = id;
         }
+    }
+}
+
+/// Moves `from` behind `into` without holding it twice: what threads have judged is most of the memory.
+fn take_over<T>(into: &mut Vec<T>, mut from: Vec<T>) {
+    /// Some megabytes of connections.
+    const AT_ONCE: usize = 1_024;
+    if into.is_empty() {
+        *into = from;
+        return;
+    }
+    into.reserve_exact(from.len());
+    while !from.is_empty() {
+        into.extend(from.drain(from.len().saturating_sub(AT_ONCE)..));
+        from.shrink_to_fit();
     }
 }
 

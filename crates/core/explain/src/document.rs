@@ -42,7 +42,7 @@ pub(crate) fn connection(
                 ..direction(connection, Side::Server, to_client)
             },
         },
-        tls: session::tls(connection),
+        tls: session::tls(connection).map(Box::new),
         ssh: session::ssh(connection),
         transfers: transfers::of(connection),
         close: close(connection),
@@ -52,7 +52,7 @@ pub(crate) fn connection(
             .map(|notice| icmp(connection, notice))
             .collect(),
         caveats: caveats::of_connection(connection),
-        series: with_series.then(|| series::series(connection, to_server, to_client)),
+        series: with_series.then(|| Box::new(series::series(connection, to_server, to_client))),
     }
 }
 

@@ -238,7 +238,7 @@ impl Life {
             },
             icmp: Vec::new(),
             caveats: caveats(row),
-            series: series.then(|| self.series(is_client)),
+            series: series.then(|| Box::new(self.series(is_client))),
         }
     }
 

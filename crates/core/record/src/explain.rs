@@ -104,7 +104,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// One TCP connection.
+/// One TCP connection. What most lack is boxed: a large capture has tens of thousands of them.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Connection {
     /// Number of the connection in this document, from 1; findings refer to it.
@@ -127,7 +127,7 @@ pub struct Connection {
     pub directions: Directions,
     /// TLS set-up; absent where the capture shows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<Tls>,
+    pub tls: Option<Box<Tls>>,
     /// SSH identification; absent where the capture shows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ssh: Option<Ssh>,
@@ -142,7 +142,7 @@ pub struct Connection {
     pub caveats: Vec<String>,
     /// Points for plots; absent unless asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub series: Option<Series>,
+    pub series: Option<Box<Series>>,
 }
 
 /// Round-trip times in seconds; `null` where the capture gives none.

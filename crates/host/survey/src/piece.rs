@@ -11,7 +11,7 @@ use wire::LinkType;
 use crate::WAITING;
 
 /// Bytes read at once: more would leave the processor's caches before a thread has seen them.
-const LEAST: usize = 1 << 20;
+const LEAST: usize = 512 << 10;
 
 /// A part of a capture, and where its packets are.
 #[derive(Debug, Default)]

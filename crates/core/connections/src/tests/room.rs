@@ -93,6 +93,7 @@ fn tracked(text: &str, mut tracker: Tracker) -> (Vec<Connection>, usize) {
 }
 
 const SMALL: Room = Room {
+    over: 60,
     packets: 100,
     most: 400,
 };
@@ -117,9 +118,8 @@ fn what_is_over_is_handed_over_as_it_would_have_been_in_the_end() {
     }
 }
 
-#[test]
-fn a_connection_that_was_silent_goes_on_as_another_part_that_knows_what_its_syns_said() {
-    // A minute of silence in the middle of the stream, during which others need the room.
+/// A minute of silence in the middle of port 40000's stream, during which others come and go.
+fn silent_among_others() -> String {
     let mut lines = connection(40_000, 0, 60);
     for (millis, _) in lines.iter_mut().filter(|(millis, _)| *millis > 400) {
         *millis += 60_000;
@@ -128,7 +128,30 @@ fn a_connection_that_was_silent_goes_on_as_another_part_that_knows_what_its_syns
         let at = 2_000 + u64::from(number) * 1_400;
         connection(41_000 + number, at, 20)
     }));
-    let (done, _) = tracked(&text(lines), Tracker::with_room(SMALL));
+    text(lines)
+}
+
+#[test]
+fn a_connection_that_is_silent_stays_whole_while_there_is_room_although_others_are_handed_over() {
+    let text = silent_among_others();
+    let (_, whole) = tracked(&text, Tracker::new());
+    let room = Room {
+        packets: whole,
+        ..SMALL
+    };
+    let (done, most) = tracked(&text, Tracker::with_room(room));
+    assert!(most * 5 < whole, "{most} of {whole} packets at a time");
+    assert_eq!(done.len(), 41);
+    assert!(done.iter().all(|connection| connection.part == 0));
+}
+
+#[test]
+fn a_connection_that_was_silent_goes_on_as_another_part_that_knows_what_its_syns_said() {
+    let room = Room {
+        packets: SMALL.over,
+        ..SMALL
+    };
+    let (done, _) = tracked(&silent_among_others(), Tracker::with_room(room));
     let parts: Vec<&Connection> = done
         .iter()
         .filter(|connection| connection.client.port == 40_000)

@@ -85,7 +85,7 @@ fn follow(flights: &[(Side, Vec<u8>)], segment: usize, snaplen: usize) -> TlsHan
             *from += i64::from(len);
         }
     }
-    follower.finish().unwrap()
+    *follower.finish().unwrap()
 }
 
 fn frame(mark: Option<Mark>) -> Option<u64> {

@@ -416,7 +416,7 @@ pub(crate) fn connection(id: u32, start_s: f64, bytes: u64) -> Connection {
             close_wait_s: Some(0.0003),
         },
         caveats: Vec::new(),
-        series: Some(series),
+        series: Some(Box::new(series)),
     }
 }
 
@@ -443,7 +443,7 @@ pub(crate) fn hot_connection(bytes: u64) -> Connection {
         (LimitName::Propagation, end - last),
     ]);
     hot.directions.client_to_server.dominant = Some(LimitName::Bottleneck);
-    hot.series = Some(series);
+    hot.series = Some(Box::new(series));
     hot.icmp = [0.2, 0.4]
         .map(|at_s| Icmp {
             at_s,

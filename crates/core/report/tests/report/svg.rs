@@ -127,7 +127,7 @@ fn a_connection_without_data_is_drawn_empty() {
     let mut connection = examples::connection(1, 0.0, 20_000);
     connection.duration_s = 0.0;
     let series = connection.series.as_mut().unwrap();
-    *series = record::explain::Series::default();
+    **series = record::explain::Series::default();
     for picture in [
         svg::sequence_graph(&connection),
         svg::in_flight_graph(&connection),

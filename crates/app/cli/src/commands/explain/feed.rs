@@ -37,6 +37,7 @@ pub(super) struct Fed {
 
 /// What one tracker may hold, where all packets come to one: as much as all of a survey's together.
 const ROOM: Room = Room {
+    over: 64_000,
     packets: 200_000,
     most: 16 << 20,
 };
