@@ -8,12 +8,14 @@
 //! ```
 //!
 //! A prediction stands only where the model reproduces what was captured: a path that it plays wrongly
-//! today, it would play wrongly with a remedy too.
+//! today, it would play wrongly with a remedy too. No packet names the sender's congestion control, so that where
+//! losses hold a transfer, today is the one among all that comes nearest.
 
 mod remedies;
 #[cfg(test)]
 mod tests;
 
+use explain::RateFrom;
 use record::explain::{Document, Prediction};
 use record::what_if::{Outcome, RemedyName};
 use scenario::{Kind, Reported, Scenario, Workload};
@@ -52,6 +54,16 @@ struct Size {
     remedies: Vec<Trial>,
 }
 
+/// Today, as the model plays it.
+#[derive(Clone, Copy, Debug)]
+struct Today {
+    median_s: f64,
+    /// What of the captured time the model does not explain.
+    unexplained_s: f64,
+    /// Whether it was the rebuilt scenario as it is, and not one with another congestion control.
+    as_rebuilt: bool,
+}
+
 /// By how much the model may miss what was captured before it is not believed.
 const REPRODUCED: f64 = 0.25;
 /// Sizes within so much of each other are the same.
@@ -68,9 +80,12 @@ impl Outlook {
     /// # Errors
     /// When the capture does not show a path and transfers that can be rebuilt.
     pub fn of(document: &Document) -> Result<Self, NoOutlook> {
-        let wanted = remedies::wanted(document);
+        let mut wanted = remedies::wanted(document);
         if wanted.is_empty() {
             return Ok(Self::nothing());
+        }
+        if !shows_its_rate(document)? {
+            wanted.retain(|remedy| !remedies::ends_at_the_rate(*remedy));
         }
         let text = explain::scenario(document).map_err(NoOutlook::Capture)?;
         let variants = scenario::read(&text).map_err(NoOutlook::Scenario)?;
@@ -128,13 +143,27 @@ impl Outlook {
             let today = played.next();
             let outcomes: Vec<(&Trial, Outcome)> =
                 size.remedies.iter().zip(played.by_ref()).collect();
-            if let Some(today_s) = today.and_then(|today| today.median_s)
-                && size.is_reproduced(today_s)
-            {
-                size.predict(document, today_s, &outcomes);
+            if let Some(today) = size.today(today.as_ref(), &outcomes) {
+                size.predict(document, today, &outcomes);
             }
         }
     }
+}
+
+/// Whether the spacing of ACKs shows a rate well above what losses left of it. The spacing in a window that losses keep
+/// small is that window's own, and a remedy that only the path's rate bounds would seem to bring nothing.
+fn shows_its_rate(document: &Document) -> Result<bool, NoOutlook> {
+    const WELL_ABOVE: f64 = 2.0;
+    let path = explain::path(document).map_err(NoOutlook::Capture)?;
+    let connections = explain::busiest_server(document).unwrap_or_default();
+    let directions = connections.iter().flat_map(|connection| {
+        let both = &connection.directions;
+        [&both.client_to_server, &both.server_to_client]
+    });
+    let fastest = directions
+        .filter_map(|direction| direction.goodput_bps)
+        .fold(0.0, f64::max);
+    Ok(path.rate_from == RateFrom::Dispersion && path.rate_bps >= WELL_ABOVE * fastest)
 }
 
 /// One arm without a relay, one workload, as few transfers as tell the median.
@@ -184,19 +213,47 @@ impl Size {
         std::iter::once(&self.today).chain(&self.remedies)
     }
 
-    fn is_reproduced(&self, today_s: f64) -> bool {
-        (today_s / self.now_s - 1.0).abs() <= REPRODUCED
+    /// Which of what was played is what was captured: the rebuilt scenario, or one of its other congestion controls.
+    fn today(&self, rebuilt: Option<&Outcome>, outcomes: &[(&Trial, Outcome)]) -> Option<Today> {
+        let other = outcomes
+            .iter()
+            .filter(|(trial, _)| trial.remedy() == Some(RemedyName::Algorithm))
+            .filter_map(|(_, outcome)| self.reproduced(outcome, false));
+        let rebuilt = rebuilt.and_then(|outcome| self.reproduced(outcome, true));
+        let off = |today: &Today| (today.median_s / self.now_s).ln().abs();
+        let all = rebuilt.into_iter().chain(other);
+        all.min_by(|one, other| off(one).total_cmp(&off(other)))
     }
 
-    fn predict(&self, document: &mut Document, today_s: f64, outcomes: &[(&Trial, Outcome)]) {
-        // What was captured and is not in the model, such as the server's time, stays.
-        let unexplained_s = (self.now_s - today_s).max(0.0);
+    /// `None` where what was played is not what was captured.
+    fn reproduced(&self, outcome: &Outcome, as_rebuilt: bool) -> Option<Today> {
+        let median_s = outcome.median_s?;
+        let (least, most) = (outcome.p05_s?, outcome.p95_s?);
+        // Where chance decides, a capture is one draw of it, and what it is off the middle explains nothing.
+        let by_chance = (least..=most).contains(&self.now_s);
+        let near = (median_s / self.now_s - 1.0).abs() <= REPRODUCED;
+        (by_chance || near).then_some(Today {
+            median_s,
+            // What was captured and is not in the model, such as the server's time, stays.
+            unexplained_s: if by_chance {
+                0.0
+            } else {
+                (self.now_s - median_s).max(0.0)
+            },
+            as_rebuilt,
+        })
+    }
+
+    fn predict(&self, document: &mut Document, today: Today, outcomes: &[(&Trial, Outcome)]) {
         let server = remedies::rebuilt_connections(document);
         for finding in &mut document.findings {
             if !finding.connections.iter().any(|id| server.contains(id)) {
                 continue;
             }
             for &remedy in remedies::of(&finding.name) {
+                if !today.as_rebuilt && !remedies::replaces_the_algorithm(remedy) {
+                    continue;
+                }
                 let best = outcomes
                     .iter()
                     .filter(|(trial, _)| trial.remedy() == Some(remedy))
@@ -205,7 +262,7 @@ impl Size {
                 let Some((trial, seconds)) = best else {
                     continue;
                 };
-                let predicted_s = seconds + unexplained_s;
+                let predicted_s = seconds + today.unexplained_s;
                 let same = |known: &Prediction| {
                     known.remedy == remedy.as_str() && same_size(known.bytes, self.bytes)
                 };
@@ -214,7 +271,12 @@ impl Size {
                     // Without a gain only what was computed without the simulator may stand.
                     continue;
                 }
-                let derivation = self.derivation(today_s, unexplained_s, trial, seconds);
+                let mut derivation = self.derivation(today, trial, seconds);
+                if remedies::ends_at_the_rate(remedy) {
+                    derivation.push_str(
+                        "; a path that losses keep empty may carry more than its ACKs show",
+                    );
+                }
                 match known {
                     Some(known) => {
                         known.predicted_s = predicted_s;
@@ -233,12 +295,12 @@ impl Size {
         }
     }
 
-    fn derivation(&self, today_s: f64, unexplained_s: f64, trial: &Trial, seconds: f64) -> String {
+    fn derivation(&self, today: Today, trial: &Trial, seconds: f64) -> String {
         let change = trial.change().unwrap_or_default();
-        let stays = if unexplained_s > 0.0 {
+        let stays = if today.unexplained_s > 0.0 {
             format!(
                 "; + {} that the model does not explain, which stay",
-                milliseconds(unexplained_s)
+                milliseconds(today.unexplained_s)
             )
         } else {
             String::new()
@@ -246,7 +308,7 @@ impl Size {
         format!(
             "simulated on the rebuilt path: {} with {change}, where it gives {} for today's {}{stays}",
             milliseconds(seconds),
-            milliseconds(today_s),
+            milliseconds(today.median_s),
             milliseconds(self.now_s)
         )
     }

@@ -21,6 +21,19 @@ pub(crate) fn of(finding: &str) -> &'static [RemedyName] {
     }
 }
 
+/// Whether with `remedy` it does not matter any more which congestion control the captured sender has.
+pub(crate) const fn replaces_the_algorithm(remedy: RemedyName) -> bool {
+    matches!(remedy, RemedyName::Algorithm | RemedyName::RelayPair)
+}
+
+/// Whether `remedy` takes away what losses hold, so that the path's rate is what is left.
+pub(crate) const fn ends_at_the_rate(remedy: RemedyName) -> bool {
+    matches!(
+        remedy,
+        RemedyName::Algorithm | RemedyName::Parallel | RemedyName::RelayPair
+    )
+}
+
 /// Every remedy that some finding asks for.
 pub(crate) fn wanted(document: &Document) -> Vec<RemedyName> {
     let mut wanted: Vec<RemedyName> = document

@@ -130,6 +130,63 @@ fn a_connection_that_is_reused_and_a_hot_pool_are_played() {
     assert!(pool.derivation.contains("simulated"), "{pool:#?}");
 }
 
+/// A sender that random losses hold, whose congestion control is not the one that the model would take.
+const LOSSY: &str = r#"
+    name = "lossy"
+    seed = 3
+    [path]
+    rtt = "60 ms"
+    rate = "30 Mbit/s"
+    queue = "400 kB"
+    loss = "0.3 %"
+    [hosts.client]
+    congestion-control = "reno"
+    [[workloads]]
+    name = "stream"
+    kind = "stream"
+    direction = "up"
+    bytes = "4 MB"
+    [[arms]]
+    name = "direct"
+    [experiment]
+    runs = 5
+    block = 1
+"#;
+
+/// What the verdict on a Reno sender over this path predicts of another controller, and what BBR takes in truth.
+fn without_reno(rtt: &str, rate: &str, loss: &str) -> (Option<Prediction>, f64) {
+    let lossy = LOSSY
+        .replace("60 ms", rtt)
+        .replace("30 Mbit/s", rate)
+        .replace("0.3 %", loss);
+    let document = with_outlook(verdict(&scenario(&lossy), HostName::Client));
+    let predicted = prediction(&document, "loss-limited", "algorithm").cloned();
+    let remedied = lossy.replace("\"reno\"", "\"bbr\"");
+    let truth = sim::run(&scenario(&remedied), 3).unwrap();
+    (predicted, truth.cells[0].arms[0].median_s.unwrap())
+}
+
+#[test]
+fn a_controller_that_single_losses_do_not_hold_is_predicted_within_a_fifth_on_three_paths() {
+    for (rtt, rate, loss) in [
+        ("30 ms", "80 Mbit/s", "0.3 %"),
+        ("60 ms", "30 Mbit/s", "0.3 %"),
+        ("120 ms", "30 Mbit/s", "0.3 %"),
+    ] {
+        let (predicted, truth) = without_reno(rtt, rate, loss);
+        let predicted = predicted.unwrap_or_else(|| panic!("{rtt}: nothing is predicted"));
+        let off = predicted.predicted_s / truth - 1.0;
+        assert!(off.abs() < 0.2, "{predicted:#?}, in truth {truth} s");
+        assert!(predicted.derivation.contains("bbr"), "{predicted:#?}");
+    }
+}
+
+#[test]
+fn a_path_that_losses_kept_too_empty_to_show_its_rate_is_not_predicted() {
+    let (predicted, truth) = without_reno("120 ms", "30 Mbit/s", "1 %");
+    assert_eq!(predicted, None, "in truth {truth} s");
+}
+
 #[test]
 fn a_path_that_the_model_does_not_reproduce_is_not_predicted() {
     let document = verdict(&scenario(HELD), HostName::Client);
@@ -138,6 +195,8 @@ fn a_path_that_the_model_does_not_reproduce_is_not_predicted() {
     assert!(count >= 2, "today and a remedy");
     let slow = Outcome {
         median_s: Some(100.0),
+        p05_s: Some(99.0),
+        p95_s: Some(101.0),
         ..Outcome::default()
     };
     let mut predicted = document.clone();

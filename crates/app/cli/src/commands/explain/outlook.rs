@@ -6,10 +6,10 @@ use record::explain::Document;
 use super::arguments::Predict;
 use crate::commands::simulate::cores;
 use crate::failure::{Blame as _, Failure};
+use crate::output;
 
-/// What may be simulated without being asked for: a tenth of a second of one core, so that a verdict on a large
-/// capture waits for packets and not for this.
-const MOMENT: u64 = 100_000_000;
+/// What may be simulated without being asked for, in bytes: a quarter of a second of one core.
+const MOMENT: u64 = 1_000_000_000;
 
 /// Adds the simulator's predictions to the document's findings. A capture that can't be rebuilt has none,
 /// which is an error only for whoever insists.
@@ -24,6 +24,9 @@ pub(super) fn predict(wanted: Predict, document: &mut Document) -> Result<(), Fa
         Err(_) => return Ok(()),
     };
     if outlook.payload() > MOMENT && !insists {
+        output::say(
+            "Remedies are not predicted, since it takes more than a moment here: `--predict always` does it.",
+        );
         return Ok(());
     }
     let trials: Vec<_> = outlook.trials().collect();
