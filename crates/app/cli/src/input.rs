@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 /// A capture that is open for reading, decompressed on the way.
 pub(crate) struct Input {
@@ -47,6 +47,13 @@ fn decompress(mut raw: Box<dyn Read>) -> anyhow::Result<Input> {
         [0x04, 0x22, 0x4d, 0x18] => {
             let decoder = lz4_flex::frame::FrameDecoder::new(whole);
             (Box::new(Frames(decoder)), Some("lz4"))
+        }
+        [b'B', b'Z', b'h', _] => {
+            bail!("it is compressed with bzip2: `bzip2 -dc FILE | longhaul explain -`")
+        }
+        // The .xz File Format 1.2.1, section 2.1.1.1.
+        [0xfd, b'7', b'z', b'X'] => {
+            bail!("it is compressed with xz: `xz -dc FILE | longhaul explain -`")
         }
         _ => (Box::new(whole), None),
     };
@@ -105,5 +112,9 @@ mod tests {
             "shorter than any magic"
         );
         assert_eq!(read(Vec::new()), (Vec::new(), None));
+        for (magic, name) in [(b"BZh91AY".as_slice(), "bzip2"), (b"\xfd7zXZ\0", "xz")] {
+            let refused = decompress(Box::new(io::Cursor::new(magic))).err().unwrap();
+            assert!(refused.to_string().contains(name), "{refused}");
+        }
     }
 }

@@ -258,6 +258,10 @@ fn what_is_no_segment_is_named() {
         ("IP 10.0.0.3.53 > 10.0.0.1.9: 1 1/0/1 A 1.2.3.4 (88)", "DNS"),
         ("IP a.5 > b.443: UDP, length 1200", "UDP"),
         (
+            "IP a.5 > b.443: tcp 1448",
+            "TCP without numbers (tcpdump -q)",
+        ),
+        (
             "IP a > b: ICMP b tcp port 80 unreachable, length 60",
             "ICMP",
         ),

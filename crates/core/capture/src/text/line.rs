@@ -321,6 +321,8 @@ fn other(source: &str, destination: &str, text: &str) -> &'static str {
         Some("AH") => "AH",
         Some("igmp") => "IGMP",
         Some("VRRP" | "OSPF") => "routing",
+        // All that `-q` prints: neither flags nor numbers.
+        Some("tcp") => "TCP without numbers (tcpdump -q)",
         _ if is_dns(source) || is_dns(destination) => "DNS",
         _ => "UDP",
     }

@@ -140,6 +140,11 @@ fn read(
         Some(Stopped::Frame(error)) => Some(format!("nothing behind this was read: {error}")),
     };
     anyhow::ensure!(
+        summary.frames > 0 || summary.text.untimed == 0,
+        "`{name}` holds {} packets without a time, as `tcpdump -t` prints them: print them again without `-t`",
+        summary.text.untimed
+    );
+    anyhow::ensure!(
         summary.frames > 0,
         "`{name}` holds no packet: is it a capture, or the text that tcpdump prints?"
     );
