@@ -92,7 +92,7 @@ field: setup build ## the field reports' cases, measured and simulated; writes d
 	done; \
 	cargo xtask field out/field
 
-bench: setup build ## the numbers of BENCHMARKS.md; simulator beside kernel and ns-3; HTTP mode beside haproxy needs wrk, haproxy and nginx
+bench: setup build ## the numbers of BENCHMARKS.md; simulator beside kernel and ns-3, explain beside tshark and tcptrace, HTTP mode beside haproxy: what is missing of wrk, haproxy, nginx, tshark, tcptrace is said
 	failed=; for scenario in c-uploads c-uploads-60ms c-uploads-120ms; do \
 	  $(BIN) lab run scenarios/field/$$scenario.toml --out out/bench/$$scenario || failed="$$failed $$scenario"; \
 	done; \
@@ -103,6 +103,8 @@ bench: setup build ## the numbers of BENCHMARKS.md; simulator beside kernel and 
 	cargo test --locked --package longhaul-lab --test simulator -- matrix > out/bench/kernel-matrix.md || failed="$$failed kernel-matrix"; \
 	bench/simulator.py > out/bench/simulator.md || failed="$$failed simulator"; \
 	cargo build --locked --release --package longhaul-cli && \
+	bench/explain.py --packets 5300000 --connections 14400 | tee out/bench/explain.md && \
+	bench/explain.py --full --packets 1640000 --connections 2300 | tee out/bench/explain-full.md && \
 	bench/relay-http.py --rounds 5 --seconds 2 && \
 	bench/relay.py --rounds 15 --seconds 1 --out out/bench/relay.json && \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
