@@ -104,7 +104,8 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// One TCP connection. What most lack is boxed: a large capture has tens of thousands of them.
+// What most lack is boxed: a large capture has tens of thousands of them.
+/// One TCP connection.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Connection {
     /// Number of the connection in this document, from 1; findings refer to it.
