@@ -14,8 +14,9 @@ use sys::namespace::NetworkNamespace;
 use sys::realtime::{self, Priority};
 use sys::tcp_info::TcpInfo;
 use sys::tun::Tun;
+use units::Bytes;
 
-use crate::{Result, Trace};
+use crate::{Result, Trace, Windows};
 
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 200, 0, 2);
 
@@ -34,7 +35,33 @@ const GRAIN: Duration = Duration::from_millis(1);
 
 /// Seconds from the SYN to the last byte read, and the sender's windows on the way, every few ms.
 pub(crate) fn bulk(path: &PathSpec, algorithm: &str, bytes: u64, step: Duration) -> Result<Trace> {
-    in_time(path, algorithm, |bench| one_bulk(bench, bytes, step))
+    in_time(path, algorithm, &fair, |bench| one_bulk(bench, bytes, step))
+}
+
+/// The same where single packets decide: none may come later than `spare`.
+pub(crate) fn bulk_to_the_packet(
+    path: &PathSpec,
+    algorithm: &str,
+    bytes: u64,
+    step: Duration,
+    spare: Duration,
+) -> Result<Trace> {
+    let no_later = |link: &Interval, rtt| {
+        let mut problems = fair(link, rtt);
+        let latest = link.counters.lateness.max_s;
+        if latest > spare.as_secs_f64() {
+            problems.push(format!("a packet came {:.2} ms late", latest * 1e3));
+        }
+        problems
+    };
+    in_time(path, algorithm, &no_later, |bench| {
+        one_bulk(bench, bytes, step)
+    })
+}
+
+/// What is wrong with a link on which single packets decide nothing.
+fn fair(link: &Interval, rtt: Duration) -> Vec<String> {
+    link.problems(rtt, GRAIN)
 }
 
 fn one_bulk(bench: &Bench, bytes: u64, step: Duration) -> Result<Trace> {
@@ -43,9 +70,9 @@ fn one_bulk(bench: &Bench, bytes: u64, step: Duration) -> Result<Trace> {
     let begun = Instant::now();
     let sender = bench.near.enter(|| TcpStream::connect(address))??;
     let done = AtomicBool::new(false);
-    let (seconds, windows) = thread::scope(|scope| -> Result<_> {
+    let (seconds, (windows, ssthresh)) = thread::scope(|scope| -> Result<_> {
         let feeder = scope.spawn(|| feed(&sender, bytes));
-        let watcher = scope.spawn(|| watch(&sender, begun, step, &done));
+        let watcher = scope.spawn(|| watch(&sender, step, &done));
         // The connection is accepted half a round trip after the sender may begin.
         let took = listener.accept().and_then(|(mut receiver, _)| {
             drain(&mut receiver, bytes)?;
@@ -56,7 +83,11 @@ fn one_bulk(bench: &Bench, bytes: u64, step: Duration) -> Result<Trace> {
         feeder.join().map_err(|_| "the sender panicked")??;
         Ok((took?.as_secs_f64(), windows))
     })?;
-    Ok(Trace { seconds, windows })
+    Ok(Trace {
+        seconds,
+        windows,
+        ssthresh,
+    })
 }
 
 /// Milliseconds of `count` uploads on one connection: a head, an object, an answer; the next one follows
@@ -67,7 +98,7 @@ pub(crate) fn uploads(
     count: u32,
     pause: Duration,
 ) -> Result<Vec<f64>> {
-    in_time(path, "cubic", |bench| {
+    in_time(path, "cubic", &fair, |bench| {
         some_uploads(bench, sizes, count, pause)
     })
 }
@@ -106,15 +137,16 @@ fn some_uploads(
     Ok(times)
 }
 
-/// What `measure` finds on `path`. Its thread waits behind no ordinary one; and where the link says of itself that
-/// it was late it is repeated, twice at most, as blocks of the lab are.
+/// What `measure` finds on `path`. Its thread waits behind no ordinary one; and where `problems` finds that the link
+/// was late it is repeated, twice at most, as blocks of the lab are.
 fn in_time<T: Send>(
     path: &PathSpec,
     algorithm: &str,
+    problems: &dyn Fn(&Interval, Duration) -> Vec<String>,
     measure: impl Fn(&Bench) -> Result<T> + Sync,
 ) -> Result<T> {
     const TRIES: u32 = 3;
-    let mut problems = Vec::new();
+    let mut why = Vec::new();
     for _ in 0..TRIES {
         let bench = Bench::new(path, algorithm)?;
         let found = thread::scope(|scope| {
@@ -124,16 +156,12 @@ fn in_time<T: Send>(
             });
             measuring.join().map_err(|_| "a measuring thread panicked")
         })??;
-        problems = bench.stop()?.problems(path.rtt(), GRAIN);
-        if problems.is_empty() {
+        why = problems(&bench.stop()?, path.rtt());
+        if why.is_empty() {
             return Ok(found);
         }
     }
-    Err(format!(
-        "too late to be judged, {TRIES} times: {}",
-        problems.join("; ")
-    )
-    .into())
+    Err(format!("too late to be judged, {TRIES} times: {}", why.join("; ")).into())
 }
 
 fn feed(mut stream: &TcpStream, bytes: u64) -> io::Result<()> {
@@ -160,19 +188,18 @@ fn drain(stream: &mut TcpStream, bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn watch(
-    stream: &TcpStream,
-    begun: Instant,
-    step: Duration,
-    done: &AtomicBool,
-) -> Result<Vec<(f64, u32)>> {
+/// The windows, and the threshold at the end.
+fn watch(stream: &TcpStream, step: Duration, done: &AtomicBool) -> Result<(Windows, Option<u32>)> {
     let mut windows = Vec::new();
+    let mut ssthresh = None;
     while !done.load(Ordering::Relaxed) {
         let info = TcpInfo::of(stream)?;
-        windows.push((begun.elapsed().as_secs_f64(), info.snd_cwnd));
+        ssthresh = info.snd_ssthresh;
+        let acknowledged = info.bytes_acked.map_or(0, Bytes::get);
+        windows.push((acknowledged, info.snd_cwnd));
         thread::sleep(step);
     }
-    Ok(windows)
+    Ok((windows, ssthresh))
 }
 
 impl Bench {

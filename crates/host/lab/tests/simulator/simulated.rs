@@ -9,12 +9,25 @@ use units::{Bytes, Time};
 
 use crate::{Result, Trace};
 
+/// Payload of a full packet.
+const SEGMENT: u64 = 1448;
 /// After so long a transfer has failed.
 const PATIENCE: Time = Time::from_millis(600_000);
 
 /// See [`kernel::bulk`](crate::kernel::bulk).
 pub(crate) fn bulk(path: &PathSpec, algorithm: &str, bytes: u64, step: Duration) -> Result<Trace> {
-    let (mut world, flow) = connect(path, algorithm)?;
+    bulk_from(path, algorithm, None, bytes, step)
+}
+
+/// The same with an initial threshold of so many segments.
+pub(crate) fn bulk_from(
+    path: &PathSpec,
+    algorithm: &str,
+    ssthresh: Option<u32>,
+    bytes: u64,
+    step: Duration,
+) -> Result<Trace> {
+    let (mut world, flow) = connect(path, algorithm, ssthresh)?;
     let mut received = 0;
     let mut windows = Vec::new();
     let mut next = Time::ZERO;
@@ -31,15 +44,18 @@ pub(crate) fn bulk(path: &PathSpec, algorithm: &str, bytes: u64, step: Duration)
             None if next >= PATIENCE => return Err("it does not come to an end".into()),
             None => {
                 if let Some(end) = world.end(flow, Side::Near) {
-                    windows.push((next.as_secs_f64(), end.sender().cwnd));
+                    let sender = end.sender();
+                    windows.push((sender.acknowledged, sender.cwnd));
                 }
                 next += step;
             }
         }
     }
+    let end = world.end(flow, Side::Near).map(|end| end.sender().ssthresh);
     Ok(Trace {
         seconds: world.now().as_secs_f64(),
         windows,
+        ssthresh: end.filter(|threshold| *threshold < u32::MAX),
     })
 }
 
@@ -50,7 +66,7 @@ pub(crate) fn uploads(
     count: u32,
     pause: Duration,
 ) -> Result<Vec<f64>> {
-    let (mut world, flow) = connect(path, "cubic")?;
+    let (mut world, flow) = connect(path, "cubic", None)?;
     let mut times = Vec::new();
     let mut begun = Time::ZERO;
     while !world
@@ -81,9 +97,14 @@ pub(crate) fn uploads(
     Ok(times)
 }
 
-fn connect(path: &PathSpec, algorithm: &str) -> Result<(World, ConnectionId)> {
+fn connect(
+    path: &PathSpec,
+    algorithm: &str,
+    ssthresh: Option<u32>,
+) -> Result<(World, ConnectionId)> {
     let config = Config {
         algorithm: algorithm.parse()?,
+        initial_ssthresh: ssthresh.map(|segments| Bytes::new(u64::from(segments) * SEGMENT)),
         nagle: false,
         send_buffer: Bytes::mib(32),
         send_buffer_grows: true,
