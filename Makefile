@@ -2,7 +2,7 @@
 # `make help` lists the rest.
 
 SHELL := /bin/bash
-.PHONY: help demo build release install packages static cross packages-check examples-check keepalived-check test e2e e2e-s3 soak field bench page e2e-page lint ci setup clean
+.PHONY: help demo build release install packages static cross packages-check examples-check keepalived-check test e2e e2e-s3 soak field case-e bench page e2e-page lint ci setup clean
 .DEFAULT_GOAL := help
 
 # Everything that one checkout needs lies inside it.
@@ -91,6 +91,10 @@ field: setup build ## the field reports' cases, measured and simulated; writes d
 	  [ $$status -le 1 ] || rm -f out/field/$$name/simulated.json; \
 	done; \
 	cargo xtask field out/field
+
+# In a release build, which the simulator's speed is about.
+case-e: ## field case E in virtual time, with one flow and with eight; writes docs/case-e.md and its pictures (two minutes)
+	cargo run --locked --quiet --release --package longhaul-xtask -- case-e
 
 bench: setup build ## the numbers of BENCHMARKS.md; simulator beside kernel and ns-3, explain beside tshark and tcptrace, HTTP mode beside haproxy: what is missing of wrk, haproxy, nginx, tshark, tcptrace is said
 	failed=; for scenario in c-uploads c-uploads-60ms c-uploads-120ms; do \

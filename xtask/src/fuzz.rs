@@ -255,7 +255,7 @@ fn read_corpus(folder: &PathBuf) -> Result<Vec<Vec<u8>>> {
 }
 
 /// CPU time of this process so far (`/proc/self/stat`, fields 14 and 15, in hundredths of a second).
-fn cpu_seconds() -> f64 {
+pub(crate) fn cpu_seconds() -> f64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name in field 2 may hold anything but ends with the last parenthesis.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);

@@ -10,6 +10,7 @@
 //! | `cargo xtask docs` | writes the generated pages; `lint` only checks them |
 //! | `cargo xtask accuracy` | writes `docs/accuracy.md`: how often `explain` is right on captures whose truth is known |
 //! | `cargo xtask captures` | writes `docs/explain-captures.md`: `explain` beside an analyser on captures of others |
+//! | `cargo xtask case-e` | writes `docs/case-e.md` and its pictures: field case E in virtual time (`make case-e`) |
 //! | `cargo xtask field DIR` | writes `docs/field-results.md` from results in DIR (`make field`) |
 //! | `xtask executed` | reads what `cargo test` prints, and fails where privileged tests are missing (`make test`) |
 //! | `cargo xtask fuzz NAME` | feeds a fuzz body with fresh inputs for some minutes (`make soak`) |
@@ -28,6 +29,7 @@
 mod accuracy;
 mod bpf;
 mod captures;
+mod case_e;
 mod components;
 mod deps;
 mod docs;
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Some("quotes") => quotes::check(),
         Some("accuracy") => accuracy::write(),
         Some("captures") => captures::write(),
+        Some("case-e") => case_e::write(),
         Some("docs") => docs::write(),
         Some("field") => match std::env::args_os().nth(2) {
             Some(folder) => field::write(folder.as_ref()),
@@ -67,7 +70,7 @@ fn main() -> ExitCode {
         Some("ci") => lint().and_then(|()| test()),
         _ => {
             eprintln!(
-                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|captures|field|executed|fuzz|bpf|package|lint|test|ci"
+                "usage: cargo xtask fmt|clippy|doc|deps|quotes|docs|accuracy|captures|case-e|field|executed|fuzz|bpf|package|lint|test|ci"
             );
             return ExitCode::from(2);
         }
