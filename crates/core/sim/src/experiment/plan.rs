@@ -139,12 +139,13 @@ fn turn(head: u64, body: u64, response: u64) -> Turn {
     }
 }
 
-/// Bytes that nobody answers; the far end sends by itself, or after `ask` bytes.
+/// Bytes one way: the far end sends by itself, or after `ask` bytes, and gives a receipt for what it gets, as
+/// `longhaul flow` does: the client knows by it that all has arrived.
 fn flow(bytes: u64, direction: Flow, ask: u64) -> Turn {
+    const RECEIPT: u64 = 1;
     let up = Exchange {
         request: bytes,
-        // On a connection that is there already the client knows by a word of the other end.
-        response: ask.min(1),
+        response: RECEIPT,
     };
     let down = Exchange {
         request: ask,

@@ -1,7 +1,7 @@
 use record::lab::{Arm, Document};
-use scenario::Scenario;
+use scenario::{HostName, Scenario};
 
-use super::run;
+use super::{run, run_captured};
 
 const PATH: &str = r#"
     name = "s"
@@ -275,4 +275,92 @@ fn a_low_threshold_costs_the_time_that_a_segment_per_round_trip_takes() {
         "{:?}",
         low_arm.limits
     );
+}
+
+#[test]
+fn a_stream_of_a_size_ends_with_its_receipt() {
+    let document = played(
+        "[[workloads]]\nname = \"up\"\nkind = \"stream\"\nbytes = \"1 kB\"\n\
+         [[workloads]]\nname = \"down\"\nkind = \"stream\"\nbytes = \"1 kB\"\ndirection = \"down\"",
+    );
+    // The handshake, there, and the receipt; downwards the handshake, its last packet there, and back.
+    for cell in [0, 1] {
+        let seconds = median(&document, cell, "direct");
+        assert!((0.2..0.202).contains(&seconds), "{cell}: {seconds}");
+    }
+}
+
+#[test]
+fn an_asked_precision_decides_how_many_transfers_are_played() {
+    let counts = |precision: &str| -> Vec<u64> {
+        let path = PATH
+            .replace("queue =", "loss = \"1 %\"\nqueue =")
+            .replace("runs = 2", "runs = 10\nmax-runs = 30")
+            .replace(
+                "block = 2",
+                &format!("block = 2\nprecision = \"{precision}\""),
+            );
+        let upload = "[[workloads]]\nname = \"u\"\nbytes = \"100 kB\"";
+        let document = played_on(&path, upload);
+        let conduct = document.conduct.unwrap();
+        assert!(conduct.precision.is_some() && conduct.max_runs == Some(30));
+        let arms: Vec<u64> = document.cells[0].arms.iter().map(|arm| arm.n).collect();
+        let transfers: u64 = arms.iter().sum();
+        assert_eq!(document.order.len() as u64 * 2, transfers);
+        arms
+    };
+    // No spread is so wide, and none is so narrow.
+    assert_eq!(counts("50 %"), [10, 10]);
+    assert_eq!(counts("0.1 %"), [30, 30]);
+}
+
+#[test]
+fn every_host_that_packets_pass_is_captured_and_no_other() {
+    let text = "[[workloads]]\nname = \"u\"\nbytes = \"100 kB\"";
+    let scenario: Scenario = toml::from_str(&format!("{PATH}\n{text}")).unwrap();
+    let hosts = [
+        HostName::Client,
+        HostName::Relay,
+        HostName::FarRelay,
+        HostName::Origin,
+        HostName::Rival,
+    ];
+    let mut seen = Vec::new();
+    run_captured(&scenario, 1, &hosts, &mut |file| {
+        let mut capture = capture::Capture::new();
+        capture.feed(&file.pcapng);
+        while capture.next_observation().unwrap().is_some() {}
+        assert!(
+            capture.summary().segments > 100,
+            "{} {}",
+            file.arm,
+            file.host
+        );
+        seen.push((file.arm, file.host));
+    })
+    .unwrap();
+    let expected = [
+        ("direct", HostName::Client),
+        ("direct", HostName::Origin),
+        ("pair", HostName::Client),
+        ("pair", HostName::Relay),
+        ("pair", HostName::FarRelay),
+        ("pair", HostName::Origin),
+    ];
+    let expected = expected.map(|(arm, host)| (arm.to_owned(), host));
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_window_below_three_segments_carries_two_a_round_trip() {
+    // Field case B's receiver; the kernel carries 15.2 kB/s or more there (docs/field-results.md, b-window).
+    let path = PATH.replace("100 ms", "190 ms").replace(
+        "[experiment]",
+        "[hosts.origin.sysctls]\n\"net.ipv4.tcp_rmem\" = \"1024 8800 8800\"\n[experiment]",
+    );
+    let stream = "[[workloads]]\nname = \"s\"\nkind = \"stream\"\nduration = \"20 s\"";
+    let document = played_on(&path, stream);
+    let goodput = arm(&document, 0, "direct").goodput_bps.unwrap() / 8.0;
+    let two = 2.0 * 1448.0 / 0.19;
+    assert!((goodput / two - 1.0).abs() < 0.03, "{goodput} B/s");
 }
