@@ -41,6 +41,15 @@ pub enum PlayError {
     /// The namespace was refused.
     #[error("cannot make a network namespace for the kernel; this needs root")]
     Namespace(#[source] NamespaceError),
+    /// The kernel has no such congestion control.
+    #[error("this kernel has no congestion control `{name}`; `longhaul cc load` puts ours into it")]
+    CongestionControl {
+        /// As the kernel would call it.
+        name: String,
+        /// What it said.
+        #[source]
+        source: NamespaceError,
+    },
     /// The device was refused.
     #[error("cannot make a TUN device for the kernel")]
     Device(#[source] TunError),

@@ -17,7 +17,7 @@ use units::{SeqNum, Time};
 use wire::{TcpFlags, TcpOptions};
 
 use super::PlayError;
-use super::settings::{KernelSettings, SYN_LINEAR_TIMEOUTS};
+use super::settings::{CONGESTION_CONTROL, KernelSettings, SYN_LINEAR_TIMEOUTS};
 use crate::stack::Key;
 use crate::stack::packet;
 
@@ -67,9 +67,16 @@ impl KernelHost {
             if *name == SYN_LINEAR_TIMEOUTS && namespace.sysctl(&key).is_err() {
                 continue;
             }
-            namespace
-                .set_sysctl(&key, value)
-                .map_err(PlayError::Namespace)?;
+            namespace.set_sysctl(&key, value).map_err(|source| {
+                if *name == CONGESTION_CONTROL {
+                    PlayError::CongestionControl {
+                        name: value.clone(),
+                        source,
+                    }
+                } else {
+                    PlayError::Namespace(source)
+                }
+            })?;
         }
         let (network, local, remote, headers) = if ipv6 {
             ("fd78::/64", "fd78::1", "fd78::2", 60)

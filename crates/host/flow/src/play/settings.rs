@@ -25,6 +25,7 @@ pub(super) struct KernelSettings {
 
 /// A sysctl that older kernels do not have, nor need.
 pub(super) const SYN_LINEAR_TIMEOUTS: &str = "tcp_syn_linear_timeouts";
+pub(super) const CONGESTION_CONTROL: &str = "tcp_congestion_control";
 
 // === impl KernelSettings ===
 
@@ -61,7 +62,7 @@ impl KernelSettings {
                     | Algorithm::Bbr3
                     | Algorithm::Fixed => return refused(),
                 };
-                self.sysctl("tcp_congestion_control", name);
+                self.sysctl(CONGESTION_CONTROL, name);
             }
             Setting::InitialCwnd(segments) => self.route("initcwnd", segments),
             Setting::Acks(AckPolicy::Linux) => {}
