@@ -220,7 +220,7 @@ pub(crate) struct Simulate {
     #[arg(long, value_name = "DIR")]
     pub(crate) pcap: Option<PathBuf>,
 
-    /// Capture at this host only: `client`, `relay` or `origin`; may be repeated.
+    /// Capture at this host only; may be repeated.
     #[arg(long, value_name = "HOST", requires = "pcap")]
     pub(crate) at: Vec<CapturePoint>,
 
@@ -252,10 +252,14 @@ pub(crate) struct Simulate {
 pub(crate) enum CapturePoint {
     /// On the client's interface.
     Client,
-    /// On both interfaces of the relay.
+    /// On both interfaces of the host of near relays.
     Relay,
+    /// On both interfaces of the host of far relays.
+    FarRelay,
     /// On the origin's interface.
     Origin,
+    /// On the interface of the host from which rival flows start.
+    Rival,
 }
 
 /// Tell which verbs this host can run, and why not.

@@ -103,6 +103,37 @@ fn our_own_tcp_asks_for_what_it_needs() {
 }
 
 #[test]
+fn options_without_a_meaning_are_refused_instead_of_passed_over() {
+    let refused = |options: &[&str], words: &str| {
+        let client = run(longhaul()
+            .args(["flow", "client", "192.0.2.1:7001"])
+            .args(options));
+        assert_eq!(client.code, Some(2), "{options:?}: {client:#?}");
+        assert!(client.stderr.contains(words), "{options:?}: {client:#?}");
+    };
+    // The kernel has no such knob.
+    refused(&["--initial-ssthresh", "65535"], "--initial-ssthresh");
+    refused(&["--no-sack"], "--stack longhaul");
+    refused(&["--bytes", "1MB", "--count", "5"], "--count");
+    refused(&["--count", "5"], "--burst");
+    refused(&["--duration", "1s", "--idle", "1s"], "--idle");
+}
+
+#[test]
+fn a_server_has_a_port_and_an_address_that_can_be_found() {
+    let without = run(longhaul().args(["flow", "client", "192.0.2.1"]));
+    assert_eq!(without.code, Some(2), "{without:#?}");
+    assert!(without.stderr.contains("192.0.2.1:7001"), "{without:#?}");
+    // RFC 6761 section 6.4: nobody ever has a name below `invalid`.
+    let unknown = run(longhaul().args(["flow", "client", "server.invalid:7001"]));
+    assert_eq!(unknown.code, Some(3), "{unknown:#?}");
+    assert!(
+        unknown.stderr.contains("address of `server.invalid:7001`"),
+        "{unknown:#?}"
+    );
+}
+
+#[test]
 fn a_page_shows_every_flow_over_time_and_fetches_nothing() {
     let server = Server::start();
     let folder = tempfile::tempdir().unwrap();

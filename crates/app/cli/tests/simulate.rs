@@ -176,3 +176,95 @@ fn explain_names_the_low_threshold_on_the_simulated_wire() {
     let named = found("infinite-60_s-0-client.pcapng");
     assert!(!named.contains(&low), "{named:?}");
 }
+
+#[test]
+fn every_host_that_packets_pass_is_a_capture_point_and_others_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let simulate = |more: &[&str]| {
+        run(longhaul()
+            .arg("simulate")
+            .arg(root().join("scenarios/field/d1-fixed-window.toml"))
+            .args([
+                "--set",
+                "workloads[0].duration=1 s",
+                "--set",
+                "experiment.runs=1",
+            ])
+            .args(["--set", "experiment.block=1", "--json", "--pcap"])
+            .arg(folder.path())
+            .args(more))
+    };
+    let played = simulate(&["--set", "workloads[0].assert=[]"]);
+    assert_eq!(played.code, Some(0), "{played:#?}");
+    let names: Vec<String> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let at = |arm: &str, host: &str| {
+        let one = |name: &&String| {
+            name.starts_with(&format!("{arm}-")) && name.ends_with(&format!("-{host}.pcapng"))
+        };
+        names.iter().filter(one).count()
+    };
+    assert_eq!(
+        (at("pair", "relay"), at("pair", "far-relay")),
+        (1, 1),
+        "{names:?}"
+    );
+    assert_eq!(
+        (at("direct", "client"), at("direct", "origin")),
+        (1, 1),
+        "{names:?}"
+    );
+    assert_eq!(
+        (at("direct", "relay"), at("pair", "rival")),
+        (0, 0),
+        "{names:?}"
+    );
+
+    let refused = simulate(&["--set", "workloads[0].assert=[]", "--at", "rival"]);
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    assert!(
+        refused.stderr.contains("nothing to capture at `rival`"),
+        "{refused:#?}"
+    );
+}
+
+#[test]
+fn an_asked_precision_decides_how_many_transfers_are_simulated() {
+    let simulate = |precision: &str| {
+        let played = run(longhaul()
+            .arg("simulate")
+            .arg(root().join("scenarios/field/c-uploads-60ms.toml"))
+            .args(["--set", "path.loss=1 %", "--json"])
+            .args(["--set", precision, "--set", "experiment.max-runs=60"])
+            .args([
+                "--set",
+                "workloads[0].assert=[]",
+                "--set",
+                "workloads[1].assert=[]",
+            ]));
+        assert_eq!(played.code, Some(0), "{played:#?}");
+        played.json()
+    };
+    let counts = |document: &Value| -> Vec<u64> {
+        let cells = document["cells"].as_array().unwrap().iter();
+        let arms = cells.flat_map(|cell| cell["arms"].as_array().unwrap());
+        arms.map(|arm| arm["n"].as_u64().unwrap()).collect()
+    };
+    let (coarse, fine) = (
+        simulate("experiment.precision=50 %"),
+        simulate("experiment.precision=0.1 %"),
+    );
+    assert!(
+        counts(&coarse).iter().all(|n| *n < 60),
+        "{:?}",
+        counts(&coarse)
+    );
+    assert!(counts(&fine).contains(&60), "{:?}", counts(&fine));
+    assert_eq!(fine["conduct"]["precision"], 0.001);
+    assert_eq!(
+        fine["order"].as_array().unwrap().len() as u64 * fine["conduct"]["block"].as_u64().unwrap(),
+        counts(&fine).iter().sum::<u64>()
+    );
+}

@@ -2,12 +2,15 @@
 
 pub(super) mod cores;
 mod overrides;
+mod progress;
 mod what_if;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::ValueEnum as _;
 use record::lab::Document;
 use scenario::{HostName, Variant};
 use sim::{HostCapture, SimulateError};
@@ -30,6 +33,7 @@ pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
     }
     let hosts = arguments.pcap.as_ref().map(|_| points(&arguments.at));
     let hosts = hosts.unwrap_or_default();
+    let mut passed = BTreeSet::new();
     let mut merged: Option<Document> = None;
     for (variant, played) in variants
         .iter()
@@ -47,10 +51,21 @@ pub(crate) fn run(arguments: &Simulate) -> Result<ExitCode, Failure> {
             };
             write(directory, &combination, &captures)?;
         }
+        passed.extend(captures.iter().map(|capture| capture.host));
         match &mut merged {
             None => merged = Some(of_variant(variant, document)),
             Some(merged) => append(merged, of_variant(variant, document)),
         }
+    }
+    if !arguments.at.is_empty()
+        && let Some(host) = hosts.iter().find(|host| !passed.contains(host))
+    {
+        let error = anyhow::anyhow!(
+            "nothing to capture at `{host}`: no connection of `{}` begins or ends there",
+            arguments.scenario.display()
+        );
+        return Err(Failure::new(Kind::Usage, error)
+            .hint("leave out `--at` to capture wherever packets pass"));
     }
     let Some(mut document) = merged else {
         return Ok(ExitCode::SUCCESS);
@@ -87,7 +102,10 @@ fn simulated(variants: &[Variant], seed: Option<u64>, hosts: &[HostName]) -> Vec
         });
         document.map(|document| (document, captures))
     };
-    cores::each(variants, play, |_| ())
+    let bar = progress::bar(variants.len());
+    let played = cores::each(variants, play, |_| bar.inc(1));
+    bar.finish_and_clear();
+    played
 }
 
 /// The document, told apart from those of other combinations.
@@ -126,18 +144,19 @@ fn append(merged: &mut Document, mut more: Document) {
 
 /// Without a wish, everywhere.
 fn points(asked: &[CapturePoint]) -> Vec<HostName> {
-    let every = [
-        CapturePoint::Client,
-        CapturePoint::Relay,
-        CapturePoint::Origin,
-    ];
-    let wanted = if asked.is_empty() { &every } else { asked };
+    let wanted = if asked.is_empty() {
+        CapturePoint::value_variants()
+    } else {
+        asked
+    };
     wanted
         .iter()
         .map(|point| match point {
             CapturePoint::Client => HostName::Client,
             CapturePoint::Relay => HostName::Relay,
+            CapturePoint::FarRelay => HostName::FarRelay,
             CapturePoint::Origin => HostName::Origin,
+            CapturePoint::Rival => HostName::Rival,
         })
         .collect()
 }

@@ -55,13 +55,15 @@ Examples:
   longhaul flow client 192.0.2.1:7001 --exchange 200B:40kB --count 100
   longhaul flow client 192.0.2.1:7001 --exchange 200B:40kB --count 5 --idle 2s
   longhaul flow client 192.0.2.1:7001 --burst 1MB --idle 2s --count 5
-  longhaul flow client 192.0.2.1:9 --sink --duration 20s --stack longhaul --initial-ssthresh 65535
+  longhaul flow client storage.example:9 --sink --duration 20s
+  longhaul flow client 10.77.0.1:7001 --stack longhaul --address 10.77.0.2 --gateway 10.77.0.1/24 \\
+    --initial-ssthresh 65535
   longhaul flow client 192.0.2.1:7001 --sizes 40kB,500MB --reuse --json > flow.json
   longhaul flow client 192.0.2.1:7001 --duration 20s --parallel 3 --stagger 5s --html flows.html")]
 pub(crate) struct Client {
-    /// The server.
-    #[arg(value_name = "ADDRESS")]
-    pub(crate) server: SocketAddr,
+    /// The server: an address or a name, with its port.
+    #[arg(value_name = "ADDRESS", value_parser = endpoint)]
+    pub(crate) server: String,
 
     #[command(flatten)]
     pub(crate) load: Load,
@@ -75,13 +77,13 @@ pub(crate) struct Client {
     )]
     pub(crate) direction: Way,
 
-    /// Exchanges or bursts.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) count: u64,
+    /// Exchanges or bursts; default: 10.
+    #[arg(long, value_name = "N", conflicts_with_all = ["bytes", "duration", "sizes"], requires = "load")]
+    pub(crate) count: Option<u64>,
 
-    /// Pause between two exchanges, two bursts, or two of --sizes.
-    #[arg(long, value_name = "TIME", default_value = "0s")]
-    pub(crate) idle: Span,
+    /// Pause between two exchanges, two bursts, or two of --sizes; default: none.
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["bytes", "duration"], requires = "load")]
+    pub(crate) idle: Option<Span>,
 
     /// All of --sizes on one connection; otherwise each has its own.
     #[arg(long, requires = "sizes")]
@@ -189,7 +191,7 @@ pub(crate) enum Against {
 
 /// What is carried; without any of these, 10 seconds of as much as goes.
 #[derive(Debug, Args)]
-#[group(required = false, multiple = false)]
+#[group(id = "load", required = false, multiple = false)]
 pub(crate) struct Load {
     /// So many bytes.
     #[arg(long, value_name = "SIZE")]
@@ -249,17 +251,17 @@ pub(crate) struct Stack {
     #[arg(long, value_name = "IP/PREFIX", required_if_eq("stack", "longhaul"))]
     pub(crate) gateway: Option<String>,
 
-    /// Our own TCP: the device's name.
-    #[arg(long, value_name = "NAME", default_value = "longhaul0")]
-    pub(crate) device: String,
+    /// Our own TCP: the device's name; default: `longhaul0`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
 
-    /// Our own TCP: segments of the first flight.
-    #[arg(long, value_name = "SEGMENTS", default_value_t = 10)]
-    pub(crate) initial_cwnd: u32,
+    /// Our own TCP: segments of the first flight; default: 10.
+    #[arg(long, value_name = "SEGMENTS")]
+    pub(crate) initial_cwnd: Option<u32>,
 
-    /// Our own TCP: slow start threshold of a new connection, in bytes, or `infinite`.
-    #[arg(long, value_name = "BYTES", default_value = "infinite", value_parser = threshold)]
-    pub(crate) initial_ssthresh: Threshold,
+    /// Our own TCP: slow start threshold of a new connection, in bytes, or `infinite`, which is the default.
+    #[arg(long, value_name = "BYTES", value_parser = threshold)]
+    pub(crate) initial_ssthresh: Option<Threshold>,
 
     /// Our own TCP: a fixed receive window; without it, it grows to 16 MiB.
     #[arg(long, value_name = "SIZE")]
@@ -277,9 +279,9 @@ pub(crate) struct Stack {
     #[arg(long)]
     pub(crate) no_timestamps: bool,
 
-    /// Our own TCP: largest segment to receive.
-    #[arg(long, value_name = "BYTES", default_value_t = 1460, value_parser = clap::value_parser!(u16).range(88..))]
-    pub(crate) mss: u16,
+    /// Our own TCP: largest segment to receive; default: 1460.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(88..))]
+    pub(crate) mss: Option<u16>,
 
     /// Our own TCP: acknowledge every second segment, and after this time; without it, as Linux does.
     #[arg(long, value_name = "TIME")]
@@ -334,6 +336,44 @@ where
         let first = first.parse().map_err(|error: A::Err| error.to_string())?;
         let second = second.parse().map_err(|error: B::Err| error.to_string())?;
         Ok(Self(first, second))
+    }
+}
+
+// === impl Stack ===
+
+impl Stack {
+    /// The first option that was given and means nothing to the kernel's TCP.
+    pub(crate) fn beyond_the_kernel(&self) -> Option<&'static str> {
+        let given = [
+            ("--address", self.address.is_some()),
+            ("--gateway", self.gateway.is_some()),
+            ("--device", self.device.is_some()),
+            ("--initial-cwnd", self.initial_cwnd.is_some()),
+            ("--initial-ssthresh", self.initial_ssthresh.is_some()),
+            ("--receive-window", self.receive_window.is_some()),
+            ("--no-window-scaling", self.no_window_scaling),
+            ("--no-sack", self.no_sack),
+            ("--no-timestamps", self.no_timestamps),
+            ("--mss", self.mss.is_some()),
+            ("--delayed-ack", self.delayed_ack.is_some()),
+        ];
+        given
+            .iter()
+            .find(|(_, given)| *given)
+            .map(|(name, _)| *name)
+    }
+}
+
+/// A host and a port, which is looked up when it is needed.
+fn endpoint(text: &str) -> Result<String, String> {
+    let port = text
+        .rsplit_once(':')
+        .map(|(host, port)| (host.len(), port.parse::<u16>()));
+    match port {
+        Some((1.., Ok(_))) => Ok(text.to_owned()),
+        Some(_) | None => Err(format!(
+            "`{text}` is not an address or name with a port, such as 192.0.2.1:7001"
+        )),
     }
 }
 

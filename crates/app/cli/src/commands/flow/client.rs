@@ -1,6 +1,7 @@
 //! `longhaul flow client`.
 
 use std::io::{self, IsTerminal as _};
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -21,10 +22,13 @@ use crate::output;
 
 /// What is carried where nothing is said, as with iperf3.
 const DEFAULT: Duration = Duration::from_secs(10);
+/// Exchanges or bursts where nothing is said.
+const DEFAULT_COUNT: u64 = 10;
 
 pub(crate) fn run(arguments: &Client) -> Result<ExitCode, Failure> {
+    let server = resolved(&arguments.server)?;
     let (engine, socket, stack) = engine::of(&arguments.stack, &arguments.socket, arguments.bind)?;
-    let plan = plan(arguments, socket);
+    let plan = plan(arguments, server, socket);
     let manifest = lab::manifest();
     let control = Arc::new(Control::default());
     let stop = Arc::clone(&control);
@@ -81,13 +85,28 @@ fn verdict(document: &Document) -> Result<ExitCode, Failure> {
     let failure = Failure::new(Kind::Environment, anyhow::anyhow!("{error}"));
     Err(if error.contains("Connection refused") {
         failure.hint("start `longhaul flow server LISTEN` there first")
+    } else if error.contains("TCP_CONGESTION") {
+        let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        let known = known.unwrap_or_default();
+        failure.hint(format!("this kernel has: {}", known.trim()))
     } else {
         failure
     })
 }
 
-fn plan(arguments: &Client, socket: SocketOptions) -> Plan {
+/// The first address of a name.
+fn resolved(server: &str) -> Result<SocketAddr, Failure> {
+    let unknown = || format!("cannot find the address of `{server}`");
+    let mut addresses = server.to_socket_addrs().environment(unknown())?;
+    addresses
+        .next()
+        .ok_or_else(|| Failure::new(Kind::Environment, anyhow::anyhow!(unknown())))
+}
+
+fn plan(arguments: &Client, server: SocketAddr, socket: SocketOptions) -> Plan {
     let load = &arguments.load;
+    let idle = arguments.idle.map_or(Duration::ZERO, Span::get);
+    let count = arguments.count.unwrap_or(DEFAULT_COUNT);
     let direction = match arguments.direction {
         Way::Up => Directions::Up,
         Way::Down => Directions::Down,
@@ -96,7 +115,7 @@ fn plan(arguments: &Client, socket: SocketOptions) -> Plan {
     let sizes = |sizes: Vec<Bytes>, reuse| Workload::Sizes {
         direction,
         sizes,
-        idle: arguments.idle.get(),
+        idle,
         reuse,
     };
     let workload = if let Some(bytes) = load.bytes {
@@ -105,11 +124,11 @@ fn plan(arguments: &Client, socket: SocketOptions) -> Plan {
         Workload::Exchanges {
             request: pair.0,
             response: pair.1,
-            count: arguments.count,
-            idle: arguments.idle.get(),
+            count,
+            idle,
         }
     } else if let Some(burst) = load.burst {
-        let count = usize::try_from(arguments.count).unwrap_or(usize::MAX);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
         sizes(vec![burst; count], true)
     } else if load.sizes.is_empty() {
         Workload::Duration {
@@ -120,7 +139,7 @@ fn plan(arguments: &Client, socket: SocketOptions) -> Plan {
         sizes(load.sizes.clone(), arguments.reuse)
     };
     Plan {
-        server: arguments.server,
+        server,
         socket,
         seed: arguments.seed,
         interval: arguments.interval.get(),

@@ -13,6 +13,9 @@ use units::Bytes;
 use super::arguments::{Socket, Stack, StackName, Threshold};
 use crate::failure::{Blame as _, Failure, Kind};
 
+/// Our own TCP's device where no name is given.
+const DEVICE: &str = "longhaul0";
+
 /// An engine with the options that its sockets shall be made with, and its name in the record.
 pub(super) fn of(
     stack: &Stack,
@@ -21,6 +24,12 @@ pub(super) fn of(
 ) -> Result<(Box<dyn Engine>, SocketOptions, &'static str), Failure> {
     match stack.whose {
         StackName::Kernel => {
+            if let Some(option) = stack.beyond_the_kernel() {
+                let error = anyhow::anyhow!("`{option}` has a meaning for our own TCP only");
+                return Err(Failure::new(Kind::Usage, error).hint(
+                    "add `--stack longhaul --address IP --gateway IP/PREFIX`, or leave it out",
+                ));
+            }
             let options = SocketOptions {
                 bind,
                 congestion_control: socket.congestion_control.clone(),
@@ -49,8 +58,8 @@ fn ours(stack: &Stack, socket: &Socket) -> Result<flow::stack::Stack, Failure> {
         ));
     };
     let here = NetworkNamespace::current("here").environment("cannot see our own namespace")?;
-    let tun = Tun::create_in(&here, &stack.device).environment("our own TCP has no device")?;
-    let device = &stack.device;
+    let device = stack.device.as_deref().unwrap_or(DEVICE);
+    let tun = Tun::create_in(&here, device).environment("our own TCP has no device")?;
     here.ip(&format!(
         "addr add {gateway} dev {device}\nlink set dev {device} up"
     ))
@@ -64,16 +73,16 @@ fn config(stack: &Stack, socket: &Socket) -> Result<Config, Failure> {
     let receive = stack.receive_window.or(socket.receive_buffer);
     let choice = choice(socket.congestion_control.as_deref().unwrap_or("cubic"))?;
     Ok(Config {
-        mss: stack.mss,
+        mss: stack.mss.unwrap_or(linux.mss),
         window_scaling: !stack.no_window_scaling,
         timestamps: !stack.no_timestamps,
         sack: !stack.no_sack,
         receive_buffer: receive.map_or(linux.receive_buffer, ReceiveBuffer::Fixed),
         send_buffer: socket.send_buffer.unwrap_or(linux.send_buffer),
-        initial_cwnd: stack.initial_cwnd,
+        initial_cwnd: stack.initial_cwnd.unwrap_or(linux.initial_cwnd),
         initial_ssthresh: match stack.initial_ssthresh {
-            Threshold::Infinite => None,
-            Threshold::Bytes(bytes) => Some(Bytes::new(bytes)),
+            None | Some(Threshold::Infinite) => None,
+            Some(Threshold::Bytes(bytes)) => Some(Bytes::new(bytes)),
         },
         algorithm: choice.algorithm,
         tuning: choice.tuning,

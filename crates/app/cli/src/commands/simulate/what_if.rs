@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use record::what_if::Document;
 use scenario::Variant;
 use sim::{Trial, Trials};
 
-use super::cores;
+use super::{cores, progress};
 use crate::arguments::Simulate;
 use crate::commands::lab;
 use crate::failure::{Blame as _, Failure};
@@ -31,7 +29,7 @@ pub(super) fn run(arguments: &Simulate, variants: &[Variant]) -> Result<ExitCode
         .iter()
         .flat_map(|(_, seed, trials)| trials.trials().iter().map(|trial| (*seed, trial)))
         .collect();
-    let bar = bar(work.len());
+    let bar = progress::bar(work.len());
     let played = cores::each(
         &work,
         |(seed, trial)| trial.play(*seed),
@@ -68,16 +66,4 @@ pub(super) fn run(arguments: &Simulate, variants: &[Variant]) -> Result<ExitCode
         output::data(&report::text::what_if(&document, output::style()))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// On stderr, and only where somebody sees it.
-fn bar(simulations: usize) -> ProgressBar {
-    let target = ProgressDrawTarget::stderr_with_hz(4);
-    let bar = ProgressBar::with_draw_target(u64::try_from(simulations).ok(), target);
-    // The template is a constant; a test would show it broken.
-    if let Ok(style) = ProgressStyle::with_template("{bar:28} {pos}/{len} simulations  {msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(250));
-    bar
 }
