@@ -19,8 +19,6 @@ pub(crate) struct Autotune {
     offered: u64,
     /// What a window may be without scaling.
     bound: u64,
-    /// What full segments are expected to carry.
-    segment: u64,
     fixed: bool,
     /// Bytes read in the best round trip so far (`rcvq_space.space`).
     per_round_trip: u64,
@@ -35,8 +33,6 @@ pub(crate) struct Autotune {
 /// One half, until a full segment has shown how much memory it takes.
 const FIRST_RATIO: u64 = 128;
 const WHOLE: u64 = 256;
-/// `net.core.rmem_max` of Linux 6.18: the largest buffer that a program may set.
-const LARGEST_SET: u64 = 4 << 20;
 
 // === impl Autotune ===
 
@@ -72,7 +68,6 @@ impl Autotune {
             limit,
             offered,
             bound,
-            segment,
             fixed,
             per_round_trip: offered.min(u64::from(initial_cwnd) * segment),
             measured_from: 1,
@@ -96,13 +91,12 @@ impl Autotune {
     }
 
     /// More than any window that may ever be offered, from which the scale is chosen; Linux takes the
-    /// buffer, whatever share of it becomes payload, and what a program may set where that is more
-    /// (`tcp_select_initial_window`).
+    /// buffer, whatever share of it becomes payload.
     pub(crate) fn max(&self) -> u64 {
         let most = if self.fixed {
             self.limit
         } else {
-            self.max_buffer.max(LARGEST_SET)
+            self.max_buffer
         };
         most.min(self.bound)
     }
@@ -112,14 +106,9 @@ impl Autotune {
         self.rtt
     }
 
-    /// The handshake is complete. Room for one segment is held back from then on (`tcp_init_buffer_space`), which
-    /// matters to windows of a few.
-    pub(crate) fn start(&mut self, now: Time) {
+    /// The handshake is complete.
+    pub(crate) const fn start(&mut self, now: Time) {
         self.measured_at = now;
-        if !self.fixed && self.limit > 2 * self.segment {
-            let rest = (self.limit - self.segment).max(2 * self.segment);
-            self.offered = self.offered.min(rest);
-        }
     }
 
     /// The largest segment so far carries `len` bytes, and shows how much of the memory that it takes is

@@ -89,7 +89,7 @@ impl Receiver {
     }
 
     /// The handshake is complete.
-    pub(crate) fn establish(&mut self, now: Time) {
+    pub(crate) const fn establish(&mut self, now: Time) {
         self.tuning.start(now);
         self.acknowledged = self.next;
     }

@@ -352,8 +352,8 @@ fn every_host_that_packets_pass_is_captured_and_no_other() {
 }
 
 #[test]
-fn a_window_below_three_segments_carries_two_a_round_trip() {
-    // Field case B's receiver; the kernel carries 15.2 kB/s or more there (docs/field-results.md, b-window).
+fn a_window_of_three_segments_carries_three_a_round_trip() {
+    // Field case B's receiver; the kernel carries 15.2 to 22.1 kB/s there (docs/simulate.md says why).
     let path = PATH.replace("100 ms", "190 ms").replace(
         "[experiment]",
         "[hosts.origin.sysctls]\n\"net.ipv4.tcp_rmem\" = \"1024 8800 8800\"\n[experiment]",
@@ -361,6 +361,6 @@ fn a_window_below_three_segments_carries_two_a_round_trip() {
     let stream = "[[workloads]]\nname = \"s\"\nkind = \"stream\"\nduration = \"20 s\"";
     let document = played_on(&path, stream);
     let goodput = arm(&document, 0, "direct").goodput_bps.unwrap() / 8.0;
-    let two = 2.0 * 1448.0 / 0.19;
-    assert!((goodput / two - 1.0).abs() < 0.03, "{goodput} B/s");
+    let three = 3.0 * 1448.0 / 0.19;
+    assert!((goodput / three - 1.0).abs() < 0.03, "{goodput} B/s");
 }
