@@ -281,7 +281,14 @@ impl Exchange {
                         link.shutdown().await
                     };
                     let patience = self.site.end.limits.connect_timeout;
-                    let _ = timeout(patience, farewell).await;
+                    let said: io::Result<()> = timeout(patience, farewell).await.unwrap_or(Ok(()));
+                    if said.is_ok() {
+                        // A socket that is closed with bytes unread resets the connection, and the refusal
+                        // may be lost with it (RFC 2525 section 2.17).
+                        let mut nobody = tokio::io::sink();
+                        let rest = tokio::io::copy(&mut link, &mut nobody);
+                        let _ = timeout(FAREWELL, rest).await;
+                    }
                 }
                 return Err(error);
             }

@@ -117,11 +117,23 @@ impl Wan {
         let mut looks = interval(IDLE_LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lost = poll_fn(|context| self.poll(context, &mut looks)).await;
-        if matches!(lost, Lost::Closed(_)) {
+        match lost {
             // Whoever is gone already has lost nothing.
-            let _ = timeout(FAREWELL, self.linger()).await;
+            Lost::Closed(_) => drop(timeout(FAREWELL, self.linger()).await),
+            // An end that has closed may have said why, and that is still to be read.
+            Lost::Write(_) => {
+                drop(timeout(FAREWELL, poll_fn(|context| self.hear_out(context))).await)
+            }
+            Lost::Read(_) | Lost::Ended | Lost::Violation(_) => {}
         }
         lost
+    }
+
+    /// Reads what has come, to its end. That a write failed is often known before it is that there is
+    /// something to read.
+    fn hear_out(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while ready!(self.read(context)).is_ok() {}
+        Poll::Ready(())
     }
 
     /// Says that nothing more comes, and reads until the other end says so too. A socket that is closed with
@@ -161,13 +173,7 @@ impl Wan {
         }
         for _ in 0..ROUNDS {
             let written = match self.write(context) {
-                Poll::Ready(Err(lost)) => {
-                    if matches!(lost, Lost::Write(_)) {
-                        // An end that has closed may have said why, and that is still to be read.
-                        while matches!(self.read(context), Poll::Ready(Ok(()))) {}
-                    }
-                    return Poll::Ready(lost);
-                }
+                Poll::Ready(Err(lost)) => return Poll::Ready(lost),
                 Poll::Ready(Ok(progress)) => progress,
                 Poll::Pending => false,
             };
