@@ -118,11 +118,14 @@ impl Wan {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lost = poll_fn(|context| self.poll(context, &mut looks)).await;
         match lost {
-            // Whoever is gone already has lost nothing.
-            Lost::Closed(_) => drop(timeout(FAREWELL, self.linger()).await),
-            // An end that has closed may have said why, and that is still to be read.
+            Lost::Closed(_) => {
+                // Whoever is gone already has lost nothing.
+                let _ = timeout(FAREWELL, self.linger()).await;
+            }
             Lost::Write(_) => {
-                drop(timeout(FAREWELL, poll_fn(|context| self.hear_out(context))).await)
+                // An end that has closed may have said why, and that is still to be read.
+                let hearing = poll_fn(|context| self.hear_out(context));
+                let _ = timeout(FAREWELL, hearing).await;
             }
             Lost::Read(_) | Lost::Ended | Lost::Violation(_) => {}
         }
