@@ -53,6 +53,13 @@ pub(crate) fn primed(target: SocketAddr) -> HttpOptions {
     }
 }
 
+/// Whether this kernel halves a window for each retransmission timeout (200 ms on loopback) of silence,
+/// as it does by default. A process that waits that long for a processor finds its connections cooled.
+pub(crate) fn kernel_forgets_windows() -> bool {
+    let setting = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
+    std::fs::read_to_string(setting).unwrap().trim() == "1"
+}
+
 impl Relay {
     pub(crate) async fn start(options: HttpOptions) -> Self {
         Self::start_with(Config::http(options).unwrap()).await
