@@ -114,9 +114,64 @@ fn options_without_a_meaning_are_refused_instead_of_passed_over() {
     // The kernel has no such knob.
     refused(&["--initial-ssthresh", "65535"], "--initial-ssthresh");
     refused(&["--no-sack"], "--stack longhaul");
+    refused(&["--set", "ecn=request"], "--set");
+    refused(
+        &["--set", "ecnn=request"],
+        "loss-detection, ecn, keep-alive",
+    );
     refused(&["--bytes", "1MB", "--count", "5"], "--count");
     refused(&["--count", "5"], "--burst");
     refused(&["--duration", "1s", "--idle", "1s"], "--idle");
+}
+
+#[test]
+fn what_can_carry_nothing_is_refused() {
+    for options in [
+        &["--burst", "1MB", "--count", "0"][..],
+        &["--exchange", "1kB:1kB", "--count", "0"],
+        &["--duration", "0s"],
+    ] {
+        let client = run(longhaul()
+            .args(["flow", "client", "192.0.2.1:7001"])
+            .args(options));
+        assert_eq!(client.code, Some(2), "{options:?}: {client:#?}");
+        assert!(
+            client.stderr.contains(options[options.len() - 2]),
+            "{client:#?}"
+        );
+    }
+}
+
+/// An address that this host could not find behind the device waited two minutes for an answer.
+#[test]
+fn our_own_address_lies_behind_the_gateway() {
+    for (address, gateway, words) in [
+        (
+            "10.99.0.2",
+            "10.77.0.1/24",
+            "is outside of `--gateway 10.77.0.1/24`",
+        ),
+        ("10.77.1.2", "10.77.0.1/24", "is outside of"),
+        ("fd78::2", "fd77::1/64", "is outside of"),
+        ("10.77.0.1", "10.77.0.1/24", "are both 10.77.0.1"),
+        ("fd77::2", "10.77.0.1/24", "are not both IPv4 or both IPv6"),
+        (
+            "10.77.0.2",
+            "10.77.0.1",
+            "is not an address with its prefix",
+        ),
+        (
+            "10.77.0.2",
+            "10.77.0.1/33",
+            "is not an address with its prefix",
+        ),
+    ] {
+        let refused = run(longhaul()
+            .args(["flow", "server", "0.0.0.0:0", "--stack", "longhaul"])
+            .args(["--address", address, "--gateway", gateway]));
+        assert_eq!(refused.code, Some(2), "{refused:#?}");
+        assert!(refused.stderr.contains(words), "{refused:#?}");
+    }
 }
 
 #[test]
@@ -197,6 +252,50 @@ fn a_script_is_played_against_ours_and_the_kernel() {
         assert_eq!(play["packets"].as_array().map(Vec::len), Some(3));
         assert_eq!(play["title"], "A handshake.");
     }
+}
+
+/// One script that wanted another congestion control kept a whole folder from being played.
+#[test]
+fn a_script_that_this_kernel_cannot_play_stops_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    // No kernel has this one.
+    let wants = format!("set algorithm bbr3\n{SCRIPT}");
+    std::fs::write(folder.path().join("a.play"), wants).unwrap();
+    std::fs::write(folder.path().join("b.play"), SCRIPT).unwrap();
+    let played = run(longhaul()
+        .args(["flow", "play", "--against", "kernel"])
+        .arg(folder.path()));
+    assert_eq!(played.code, Some(3), "{played:#?}");
+    for words in [
+        "CANNOT    kernel",
+        "the kernel cannot be told `Algorithm(Bbr3)`",
+        "passed    kernel",
+        "1 passed, 0 failed, 1 not playable on this host",
+    ] {
+        assert!(played.stdout.contains(words), "{words}: {played:#?}");
+    }
+}
+
+/// A discard service, to which nothing but the peer's acknowledgements says how it went.
+#[test]
+fn what_a_sink_acknowledged_is_told() {
+    let sink = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = sink.local_addr().unwrap().to_string();
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = sink.accept().unwrap();
+        std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
+    });
+    let client = run(longhaul().args(["flow", "client", &address, "--sink", "--bytes", "2MB"]));
+    assert_eq!(client.code, Some(0), "{client:#?}");
+    assert_eq!(reader.join().unwrap(), 2_000_000);
+    let line = client
+        .stdout
+        .lines()
+        .find(|line| line.contains("acknowledged by"));
+    assert!(
+        line.is_some_and(|line| line.starts_with("  up   2.00 MB in ")),
+        "{client:#?}"
+    );
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub enum Outcome {
     Failed,
     /// The script says that it is not for this host.
     NotForThisHost,
+    /// The host has no such setting, or lacks the congestion control that the script wants.
+    NotPlayable,
     /// The player was too late to judge the host.
     TooLate,
 }

@@ -1,5 +1,7 @@
 //! How the host is made: lines of `set`.
 
+use alloc::format;
+use core::str::FromStr;
 use core::time::Duration;
 
 use congestion::Algorithm;
@@ -43,6 +45,15 @@ pub enum Setting {
     TimeWait(Duration),
 }
 
+/// Smallest segment that may be asked for, in bytes: what Linux takes for one (`TCP_MIN_MSS`). A segment needs room
+/// beside 40 bytes of options.
+const LEAST_MSS: u16 = 88;
+/// Names of settings that are no switches, for whoever misspelt one.
+const NAMES: &str = "mss, algorithm, initial-cwnd, initial-ssthresh, receive-buffer, send-buffer, acks, loss-detection, \
+     ecn, keep-alive, min-rto, retries, syn-retries, time-wait; with on or off: window-scaling, timestamps, sack, \
+     nagle, silly-window-avoidance, restart-after-idle, keep-unused-window, tail-loss-probe, \
+     proportional-rate-reduction, limited-transmit, duplicate-sack, forward-rto, challenge-acks, merged-reports";
+
 /// Mechanisms that are on or off.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Switch {
@@ -72,10 +83,12 @@ pub enum Switch {
     ForwardRto,
     /// RFC 5961.
     ChallengeAcks,
+    /// Linux `tcp_comp_sack_nr`; off in scripts, where packets are compared one by one.
+    MergedReports,
 }
 
 impl Switch {
-    const NAMES: [(&'static str, Self); 13] = [
+    const NAMES: [(&'static str, Self); 14] = [
         ("window-scaling", Self::WindowScaling),
         ("timestamps", Self::Timestamps),
         ("sack", Self::Sack),
@@ -92,6 +105,7 @@ impl Switch {
         ("duplicate-sack", Self::DuplicateSack),
         ("forward-rto", Self::ForwardRto),
         ("challenge-acks", Self::ChallengeAcks),
+        ("merged-reports", Self::MergedReports),
     ];
 }
 
@@ -113,7 +127,10 @@ impl Setting {
             };
         }
         match name {
-            "mss" => number(value).map(Self::Mss),
+            "mss" => match number(value)? {
+                mss @ LEAST_MSS.. => Ok(Self::Mss(mss)),
+                _ => Err(Reason::number(value)),
+            },
             "algorithm" => value
                 .parse()
                 .map(Self::Algorithm)
@@ -139,7 +156,7 @@ impl Setting {
             "retries" => number(value).map(Self::Retries),
             "syn-retries" => number(value).map(Self::SynRetries),
             "time-wait" => span(value).map(Self::TimeWait),
-            _ => Err(Reason::unknown(name, "a setting of docs/flow.md")),
+            _ => Err(Reason::unknown(name, NAMES)),
         }
     }
 
@@ -167,6 +184,18 @@ impl Setting {
     }
 }
 
+impl FromStr for Setting {
+    type Err = Reason;
+
+    /// What stands behind `set`, such as `sack off`, or the same with an equals sign, `sack=off`.
+    fn from_str(text: &str) -> Result<Self, Reason> {
+        match text.split_once('=') {
+            Some((name, value)) => Self::read(&format!("{} {}", name.trim(), value.trim())),
+            None => Self::read(text),
+        }
+    }
+}
+
 const fn switch_of(config: &mut Config, switch: Switch) -> &mut bool {
     match switch {
         Switch::WindowScaling => &mut config.window_scaling,
@@ -182,6 +211,7 @@ const fn switch_of(config: &mut Config, switch: Switch) -> &mut bool {
         Switch::DuplicateSack => &mut config.duplicate_sack,
         Switch::ForwardRto => &mut config.forward_rto,
         Switch::ChallengeAcks => &mut config.challenge_acks,
+        Switch::MergedReports => &mut config.merged_reports,
     }
 }
 
@@ -213,6 +243,6 @@ fn keep_alive(value: &str) -> Result<KeepAlive, Reason> {
     })
 }
 
-fn number<T: core::str::FromStr>(text: &str) -> Result<T, Reason> {
+fn number<T: FromStr>(text: &str) -> Result<T, Reason> {
     text.parse().map_err(|_| Reason::number(text))
 }

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use crate::fuzz::fuzz_script;
-use crate::{Endpoint, ReadError, Script, Tolerance, Who, play};
+use crate::{Endpoint, ReadError, Script, Setting, Switch, Tolerance, Who, play};
+use tcp::AckPolicy;
 
 const HANDSHAKE: &str = "
     +0   < S 0:0(0) win 65535 <mss 1000>
@@ -68,6 +69,45 @@ fn a_refusal_names_the_line_the_word_and_what_would_do() {
     }
     let late = Script::read("+0 ! connect\nset mss 500").unwrap_err();
     assert!(matches!(late, ReadError { line: 2, .. }), "{late}");
+}
+
+#[test]
+fn a_setting_is_read_alone_and_whoever_misspells_one_is_told_all() {
+    let misspelt = "algorithmm reno"
+        .parse::<Setting>()
+        .unwrap_err()
+        .to_string();
+    let known = misspelt.split_once("known: ").unwrap().1;
+    for (text, wanted) in [
+        ("sack=off", Setting::Switch(Switch::Sack, false)),
+        (
+            "merged-reports on",
+            Setting::Switch(Switch::MergedReports, true),
+        ),
+        ("acks = immediate", Setting::Acks(AckPolicy::Immediate)),
+        ("mss=88", Setting::Mss(88)),
+        ("retries 3", Setting::Retries(3)),
+    ] {
+        assert_eq!(text.parse(), Ok(wanted), "{text}");
+        let name = text.split(['=', ' ']).next().unwrap();
+        assert!(known.contains(name), "{name} is missing: {known}");
+    }
+    // One value does for all that are no switches, so every name that is listed is one that is read.
+    for name in known
+        .replace("with on or off:", "")
+        .split([',', ';'])
+        .map(str::trim)
+    {
+        let read = ["100", "on", "reno", "linux", "rack", "off", "1s 1s 1", "1s"]
+            .iter()
+            .any(|value| format!("{name} {value}").parse::<Setting>().is_ok());
+        assert!(read, "`{name}` is listed and not read");
+    }
+    // A segment without room for payload was a division by zero.
+    for mss in [0, 1, 87] {
+        let refused = format!("mss {mss}").parse::<Setting>();
+        assert!(refused.is_err(), "{mss}: {refused:?}");
+    }
 }
 
 #[test]

@@ -187,6 +187,8 @@ impl Config {
             },
             send_buffer: Bytes::mib(4),
             send_buffer_grows: false,
+            //= https://www.rfc-editor.org/rfc/rfc6928#section-2
+            //# the upper bound for the initial window will be min (10*MSS, max (2*MSS, 14600))
             initial_cwnd: 10,
             initial_ssthresh: None,
             algorithm: Algorithm::Cubic(SlowStart::HyStart),

@@ -159,7 +159,9 @@ impl Receiver {
         let mut taken = Taken::default();
 
         if len > 0 && start < self.next {
-            // RFC 2883 section 4: a D-SACK block reports what the most recent packet repeated.
+            //= https://www.rfc-editor.org/rfc/rfc2883#section-4
+            //# A D-SACK block is only used to report a duplicate contiguous sequence of data received by
+            //# the receiver in the most recent packet.
             self.duplicate = self.report_duplicates.then(|| start..end.min(self.next));
             if wanted.is_empty() {
                 self.acks.at_once();
@@ -255,8 +257,9 @@ impl Receiver {
         count
     }
 
-    /// The window field of a segment that leaves now, and the promise it makes.
-    pub(crate) fn offer_window(&mut self) -> u16 {
+    /// The window field of a segment that leaves now, and the promise it makes. With `tells_all` it is the
+    /// acknowledgement that is due, and another one need not follow.
+    pub(crate) fn offer_window(&mut self, tells_all: bool) -> u16 {
         let unit = 1 << self.shift;
         // Up, because a little more than promised is in the buffer anyway (Linux `__tcp_select_window`).
         let room = self.room().div_ceil(unit) * unit;
@@ -268,7 +271,9 @@ impl Receiver {
         let window = room.max(kept).min(most);
         self.edge = self.edge.max(self.next + window);
         self.acknowledged = self.next;
-        self.acks.on_sent();
+        if tells_all {
+            self.acks.on_sent();
+        }
         u16::try_from(window >> self.shift).unwrap_or(u16::MAX)
     }
 
@@ -292,8 +297,11 @@ impl Receiver {
         if let Some(duplicate) = self.duplicate.take() {
             push(&duplicate);
         }
-        // RFC 2018 section 4: the first block holds the segment that triggered this ACK, the next ones
-        // those reported most recently; RFC 2883 puts the duplicate before them.
+        //= https://www.rfc-editor.org/rfc/rfc2018#section-4
+        //# The first SACK block (i.e., the one immediately following the kind and length fields in the
+        //# option) MUST specify the contiguous block of data containing the segment which triggered
+        //# this ACK, unless that segment advanced the Acknowledgment Number field in the header.
+        // The next ones are those reported most recently; RFC 2883 puts the duplicate before them.
         for range in self.recent.iter().flatten() {
             push(range);
         }

@@ -334,6 +334,10 @@ impl Scoreboard {
         let mut ranges = 0;
         let mut bytes = 0;
         let mut limit = None;
+        //= https://www.rfc-editor.org/rfc/rfc6675#section-4
+        //# The routine returns true when either DupThresh discontiguous SACKed sequences have arrived above
+        //# 'SeqNum' or more than (DupThresh - 1) * SMSS bytes with sequence numbers greater than 'SeqNum'
+        //# have been SACKed.
         for range in self.sacked.iter().rev() {
             ranges += 1;
             bytes += range.end - range.start;

@@ -53,6 +53,8 @@ pub(crate) struct Sender {
     window: Window,
     phase: Phase,
     reduction: Option<Reduction>,
+    /// A repair leaves next, whatever is in flight.
+    repair_owed: bool,
     rack: Rack,
     timer: Option<Timer>,
     tail_probe: Option<TailProbe>,
@@ -194,6 +196,7 @@ impl Sender {
             window: Window::default(),
             phase: Phase::Open,
             reduction: None,
+            repair_owed: false,
             rack: Rack::new(),
             timer: None,
             tail_probe: None,
@@ -273,6 +276,11 @@ impl Sender {
             timeouts: self.counters.timeouts,
             spurious: self.counters.spurious,
         }
+    }
+
+    /// Payload of a segment at most, beside the options that every segment has.
+    pub(crate) const fn mss(&self) -> u32 {
+        self.mss
     }
 
     /// Accepts at most `bytes` and returns how many.
@@ -371,8 +379,8 @@ impl Sender {
         if !self.blocked_by_pacing(now) {
             return None;
         }
-        let room = self.in_flight() < self.cwnd() || self.limited_transmit_allows();
-        let waits = room && (self.board.lost() > 0 || self.next_payload().is_ok());
+        let waits = (self.board.lost() > 0 && self.has_room_for_repair())
+            || (self.has_room_for_new() && self.next_payload().is_ok());
         waits.then_some(self.pacer.next_at)
     }
 
@@ -414,7 +422,7 @@ impl Sender {
             // There is nothing new that could tell.
             self.timeout_check = TimeoutCheck::Off;
         }
-        if self.board.lost() > 0 && self.in_flight() < self.cwnd() && self.board.has_repairs() {
+        if self.board.lost() > 0 && self.has_room_for_repair() && self.board.has_repairs() {
             let stamp = self.stamp(now);
             if let Some(sent) = self.board.repair(now, stamp) {
                 self.on_repair(now, &sent);
@@ -422,7 +430,7 @@ impl Sender {
             }
         }
         let payload = self.next_payload().ok()?;
-        if self.in_flight() >= self.cwnd() && !self.limited_transmit_allows() {
+        if !self.has_room_for_new() {
             return None;
         }
         Some(self.send_new(now, payload))
@@ -540,6 +548,7 @@ impl Sender {
 
     fn on_repair(&mut self, now: Time, sent: &Sent) {
         self.counters.retransmissions += 1;
+        self.repair_owed = false;
         if let Some(undo) = &mut self.undo {
             undo.on_repair();
         }
@@ -617,19 +626,25 @@ impl Sender {
         early && self.pacer.next_at > now + self.config.pacing_quantum
     }
 
+    fn has_room_for_repair(&self) -> bool {
+        self.repair_owed || self.in_flight() < self.cwnd()
+    }
+
     //= https://www.rfc-editor.org/rfc/rfc3042#section-2
     //# When a TCP sender has previously unsent data queued for transmission
     //# it SHOULD use the Limited Transmit algorithm, which calls for a TCP
     //# sender to transmit new data upon the arrival of the first two
     //# consecutive duplicate ACKs when the following conditions are
     //# satisfied:
-    // With SACK the reported segments leave the pipe, which has the same effect.
-    fn limited_transmit_allows(&self) -> bool {
-        self.config.limited_transmit
-            && !self.sack
-            && self.phase == Phase::Open
-            && (1..=2).contains(&self.duplicate_acks)
-            && self.board.outstanding() < self.cwnd() + self.duplicate_acks
+    // What is reported, or stands for a duplicate ACK, leaves the flight, and a new segment takes its place. Without
+    // limited transmit it does so only once a loss is known.
+    fn has_room_for_new(&self) -> bool {
+        let flight = if self.phase == Phase::Open && !self.config.limited_transmit {
+            self.board.outstanding()
+        } else {
+            self.in_flight()
+        };
+        flight < self.cwnd()
     }
 
     const fn nothing_new(&self) -> Hold {

@@ -9,6 +9,9 @@ use std::time::Duration;
 use record::flow::{Sample, Setting};
 use units::{Bytes, Rate};
 
+/// How often a waiting thread looks whether it was stopped.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
 /// How the sockets of one end shall be made.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SocketOptions {
@@ -73,8 +76,14 @@ pub trait Listener: fmt::Debug + Send + Sync {
 
 /// A TCP.
 pub trait Engine: fmt::Debug + Send + Sync {
-    /// Opens a connection and waits until it is open.
-    fn connect(&self, address: SocketAddr, options: &SocketOptions) -> Result<Opened, EngineError>;
+    /// Opens a connection and waits until it is open, or until `given_up` says that nobody wants it any more;
+    /// the source of that error is [`io::ErrorKind::Interrupted`].
+    fn connect(
+        &self,
+        address: SocketAddr,
+        options: &SocketOptions,
+        given_up: &dyn Fn() -> bool,
+    ) -> Result<Opened, EngineError>;
     /// Listens.
     fn listen(
         &self,

@@ -4,16 +4,18 @@ use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profile::Side;
 use record::flow::{Sample, Setting};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use sys::socket::{Applied, ApplyError, Buffer};
 use sys::tcp_info::TcpInfo;
 use units::{Bytes, Rate};
 
-use crate::engine::{Engine, EngineError, Listener, Opened, SocketOptions, Stream};
+use crate::engine::{Engine, EngineError, LOOK, Listener, Opened, SocketOptions, Stream};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -28,7 +30,12 @@ pub struct Kernel;
 // === impl Kernel ===
 
 impl Engine for Kernel {
-    fn connect(&self, address: SocketAddr, options: &SocketOptions) -> Result<Opened, EngineError> {
+    fn connect(
+        &self,
+        address: SocketAddr,
+        options: &SocketOptions,
+        given_up: &dyn Fn() -> bool,
+    ) -> Result<Opened, EngineError> {
         let failed = |source| EngineError::Connect { address, source };
         let socket = socket(address).map_err(failed)?;
         let mut settings = buffers(&socket, options, address)?;
@@ -48,9 +55,7 @@ impl Engine for Kernel {
             options.pace,
             address,
         )?);
-        socket
-            .connect_timeout(&address.into(), CONNECT)
-            .map_err(failed)?;
+        connect(&socket, address, given_up).map_err(failed)?;
         let stream = TcpStream::from(socket);
         // A receipt must not wait for the acknowledgement of data before it.
         stream.set_nodelay(true).map_err(failed)?;
@@ -84,6 +89,42 @@ impl Engine for Kernel {
             local,
             stopped: AtomicBool::new(false),
         }))
+    }
+}
+
+/// Connects, and looks every now and then whether it is still wanted.
+fn connect(socket: &Socket, address: SocketAddr, given_up: &dyn Fn() -> bool) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    if let Err(error) = socket.connect(&address.into()) {
+        if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) {
+            return Err(error);
+        }
+        let end = Instant::now() + CONNECT;
+        while !answered(socket)? {
+            if given_up() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            if Instant::now() >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+    }
+    socket.set_nonblocking(false)
+}
+
+/// Waits a little; whether the peer has accepted or refused.
+fn answered(socket: &Socket) -> io::Result<bool> {
+    let look = Timespec {
+        tv_sec: 0,
+        tv_nsec: LOOK.subsec_nanos().into(),
+    };
+    match poll(&mut [PollFd::new(socket, PollFlags::OUT)], Some(&look)) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

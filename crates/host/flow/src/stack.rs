@@ -153,7 +153,12 @@ impl Drop for Stack {
 }
 
 impl Engine for Stack {
-    fn connect(&self, address: SocketAddr, options: &SocketOptions) -> Result<Opened, EngineError> {
+    fn connect(
+        &self,
+        address: SocketAddr,
+        options: &SocketOptions,
+        given_up: &dyn Fn() -> bool,
+    ) -> Result<Opened, EngineError> {
         let failed = |source| EngineError::Connect { address, source };
         if address.is_ipv4() != self.shared.address.is_ipv4() {
             return Err(failed(io::ErrorKind::AddrNotAvailable.into()));
@@ -171,7 +176,7 @@ impl Engine for Stack {
             hosts.endpoints.insert(key, Arc::clone(&endpoint));
             endpoint
         };
-        endpoint.opened().map_err(failed)?;
+        endpoint.opened(given_up).map_err(failed)?;
         Ok(Opened {
             stream: endpoint,
             settings: options

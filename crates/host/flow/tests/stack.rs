@@ -292,6 +292,16 @@ impl Device for Bad {
 
     fn write(&self, header: VirtioHeader, headers: &[u8], payload: &[u8]) -> io::Result<()> {
         self.seen.note(&[headers, payload].concat());
+        // What is larger is lost on the first Ethernet, which a TUN device is not.
+        let each = match header.gso_size {
+            0 => payload.len(),
+            size => usize::from(size),
+        };
+        assert!(
+            headers.len() + each <= 1500,
+            "{} bytes of headers, {each} of payload",
+            headers.len()
+        );
         let number = self.out.fetch_add(1, Ordering::Relaxed) + 1;
         if number.is_multiple_of(29) {
             return Ok(());
@@ -368,10 +378,48 @@ fn a_port_where_nobody_listens_refuses_on_either_side() {
         refused.unwrap_err().kind(),
         io::ErrorKind::ConnectionRefused
     );
-    let refused = net
-        .ours
-        .connect(SocketAddr::new(net.kernel, 9), &SocketOptions::default());
+    let refused = net.ours.connect(
+        SocketAddr::new(net.kernel, 9),
+        &SocketOptions::default(),
+        &|| false,
+    );
     let error = refused.unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("refused"), "{cause}");
+}
+
+/// A client whose SYN nobody answered went on for two minutes after Ctrl-C.
+#[test]
+fn a_connection_that_nobody_answers_is_given_up_when_the_run_is_stopped() {
+    let net = Net::new(false, Config::linux(), plain);
+    // Addresses of the device's network where nobody is: neither refuses.
+    let nobody = SocketAddr::from(([10, 77, 0, 99], 7001));
+    let stopped = |engine: &dyn Engine| {
+        let plan = Plan {
+            server: nobody,
+            socket: SocketOptions::default(),
+            seed: 1,
+            interval: Duration::from_millis(10),
+            lanes: 2,
+            stagger: Duration::ZERO,
+            read_pause: None,
+            sink: false,
+            workload: Workload::Duration {
+                direction: Directions::Up,
+                duration: Duration::from_secs(1),
+            },
+        };
+        let control = Control::default();
+        client::run(engine, &plan, &control, &mut |_| control.stop())
+    };
+    let ours = stopped(&net.ours);
+    let kernel = net.namespace.enter(|| stopped(&Kernel)).unwrap();
+    for outcome in [ours, kernel] {
+        assert!(outcome.interrupted);
+        assert_eq!(outcome.totals.bytes, 0);
+        for flow in &outcome.flows {
+            let error = flow.error.as_deref().unwrap();
+            assert!(error.contains("interrupted"), "{error}");
+        }
+    }
 }

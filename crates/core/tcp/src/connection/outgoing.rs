@@ -11,6 +11,10 @@ use crate::segment::{EcnCodepoint, Segment, wrap};
 use crate::sender::Fragment;
 use crate::state::State;
 
+/// Bytes of an option that reports holes, with its padding, and of each block in it.
+const SACK_HEADER: u32 = 4;
+const SACK_BLOCK: u32 = 8;
+
 impl Connection {
     pub(super) fn transmit_syn(&mut self, now: Time) -> Output {
         let answer = self.state == State::SynReceived;
@@ -81,13 +85,12 @@ impl Connection {
         //# retransmitted data packets
         let capable = self.negotiated.ecn && fragment.payload > 0 && !fragment.repeated;
         let segment = Segment {
-            payload: fragment.payload,
             ecn: if capable {
                 EcnCodepoint::Ect0
             } else {
                 EcnCodepoint::NotEct
             },
-            ..self.segment(now, fragment.start, flags)
+            ..self.segment(now, fragment.start, flags, fragment.payload)
         };
         Output::Transmit {
             segment,
@@ -98,18 +101,24 @@ impl Connection {
     pub(super) fn transmit_bare(&mut self, now: Time, bare: Bare) -> Output {
         let nxt = self.sender.nxt();
         let segment = match bare {
-            Bare::Ack => self.segment(now, nxt, TcpFlags::ACK),
+            Bare::Ack => self.segment(now, nxt, TcpFlags::ACK, 0),
             Bare::WindowProbe => {
                 let before = self.sender.una().saturating_sub(1);
-                self.segment(now, before, TcpFlags::ACK)
+                self.segment(now, before, TcpFlags::ACK, 0)
             }
-            Bare::Reset => self.segment(now, nxt, TcpFlags::RST.union(TcpFlags::ACK)),
+            Bare::Reset => self.segment(now, nxt, TcpFlags::RST.union(TcpFlags::ACK), 0),
         };
         Output::Transmit { segment, offset: 0 }
     }
 
-    /// A segment from `start` that acknowledges where we are.
-    pub(super) fn segment(&mut self, now: Time, start: u64, mut flags: TcpFlags) -> Segment {
+    /// A segment from `start` that acknowledges where we are, before which `payload` bytes will be put.
+    pub(super) fn segment(
+        &mut self,
+        now: Time,
+        start: u64,
+        mut flags: TcpFlags,
+        payload: u32,
+    ) -> Segment {
         //= https://www.rfc-editor.org/rfc/rfc3168#section-6.1.3
         //# After a TCP receiver sends an ACK packet with the ECN-Echo bit set,
         //# that TCP receiver continues to set the ECN-Echo flag in all the ACK
@@ -124,17 +133,26 @@ impl Connection {
             timestamps: timestamps.then(|| self.timestamps.option(now)),
             ..TcpOptions::default()
         };
-        if self.negotiated.sack && (self.receiver.has_ahead() || self.receiver.has_duplicate()) {
-            // Forty bytes of options hold four blocks, or three beside timestamps.
-            options.sack = self.receiver.sack_blocks(if timestamps { 3 } else { 4 });
+        let reports =
+            self.negotiated.sack && (self.receiver.has_ahead() || self.receiver.has_duplicate());
+        // Forty bytes of options hold four blocks, or three beside timestamps.
+        let most: u8 = if timestamps { 3 } else { 4 };
+        //= https://www.rfc-editor.org/rfc/rfc9293#section-3.7.1
+        //# Note that some options might not be included on all segments, but that for each segment sent, the
+        //# sender should adjust the data length accordingly, within the Eff.snd.MSS.
+        // A full segment stays full and says nothing of holes: an acknowledgement of its own does.
+        let room = self.sender.mss().saturating_sub(payload);
+        let fits = payload == 0 || room >= SACK_HEADER + SACK_BLOCK * u32::from(most);
+        if reports && fits {
+            options.sack = self.receiver.sack_blocks(usize::from(most));
         }
-        let window = self.receiver.offer_window();
+        let window = self.receiver.offer_window(fits || !reports);
         Segment {
             seq: wrap(start, self.iss),
             ack: Some(wrap(self.receiver.next(), self.receiver.start)),
             flags,
             window,
-            payload: 0,
+            payload,
             options,
             ecn: EcnCodepoint::NotEct,
         }

@@ -197,6 +197,12 @@ impl Pair {
     fn transmit(&mut self, side: usize, mut segment: Segment, offset: u64) {
         let scaled = self.ends.iter().all(|end| end.config.window_scaling);
         self.ends[side].check_edge(&segment, scaled);
+        let most = u32::from(self.ends[1 - side].config.mss);
+        let length = segment.payload + segment.options_len();
+        assert!(
+            segment.payload == 0 || length <= most,
+            "{length} bytes of options and payload for a peer that takes {most}: {segment:?}"
+        );
         self.ends[side].sent_segments.push((self.now, segment));
         let index = self.counts[side];
         self.counts[side] += 1;

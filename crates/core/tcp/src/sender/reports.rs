@@ -197,6 +197,7 @@ impl Sender {
             }
             Phase::Recovery { until } if advanced && self.una < until => {
                 // RFC 6582 section 3.2 step 3, partial acknowledgment: the next hole is at its edge.
+                self.owe_repair();
                 self.board.lose_first()
             }
             Phase::Open | Phase::Reduced { .. } | Phase::Recovery { .. } | Phase::Loss { .. } => 0,
@@ -216,6 +217,7 @@ impl Sender {
                 if lost > 0 {
                     // The window has been reduced for this flight already.
                     self.begin_recovery();
+                    self.owe_repair();
                 } else if self.una > until {
                     // Something sent after the reduction has arrived, and the notice of it too.
                     self.leave_recovery(now);
@@ -244,6 +246,15 @@ impl Sender {
         if spread && !self.controller.shapes_recovery() {
             self.reduction = Some(Reduction::start(cwnd, in_flight));
         }
+        self.owe_repair();
+    }
+
+    //= https://www.rfc-editor.org/rfc/rfc5681#section-3.2
+    //# The lost segment starting at SND.UNA MUST be retransmitted
+    // At once, though the flight is above the window that has just been halved. Proportional rate reduction and
+    // controllers that shape recovery count this repair themselves.
+    fn owe_repair(&mut self) {
+        self.repair_owed = self.reduction.is_none() && !self.controller.shapes_recovery();
     }
 
     fn begin_recovery(&mut self) {
@@ -274,6 +285,7 @@ impl Sender {
         self.phase = Phase::Open;
         self.timeout_check = TimeoutCheck::Off;
         self.reduction = None;
+        self.repair_owed = false;
         self.duplicate_acks = 0;
         self.rack.on_recovery_end();
         self.controller.on_recovery_end(now);

@@ -152,6 +152,7 @@ impl Sender {
         self.phase = Phase::Loss { until: self.nxt };
         self.recover = self.nxt;
         self.reduction = None;
+        self.repair_owed = false;
         self.duplicate_acks = 0;
         self.tail_probe = None;
         self.rtt.back_off();

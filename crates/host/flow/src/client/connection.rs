@@ -12,7 +12,7 @@ use units::Bytes;
 
 use super::totals::rate;
 use super::{Directions, GRACE, Run, Workload, sink};
-use crate::engine::{Opened, Stream};
+use crate::engine::{LOOK, Opened, Stream};
 use crate::failure::FlowError;
 use crate::incoming::Incoming;
 use crate::limits;
@@ -24,8 +24,6 @@ use crate::reading::{Next, Reading};
 
 /// How long a report may take after the stream: what the server had buffered comes before it.
 const REPORT: Duration = Duration::from_secs(10);
-/// How often a waiting thread looks whether it was stopped.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// What the reading half has seen.
 enum Came {
@@ -56,7 +54,9 @@ pub(super) fn run(run: &Run<'_>, lane: u64, index: u64, asks: &[Ask]) -> Flow {
 fn open(run: &Run<'_>, flow: &mut Flow, begun: Instant, asks: &[Ask]) -> Result<(), FlowError> {
     let opened = run
         .engine
-        .connect(run.plan.server, &run.plan.socket)
+        .connect(run.plan.server, &run.plan.socket, &|| {
+            run.control.is_stopped()
+        })
         .map_err(FlowError::Open)?;
     flow.connect_s = Some(begun.elapsed().as_secs_f64());
     let Opened { stream, settings } = opened;

@@ -23,6 +23,8 @@ pub(super) struct KernelSettings {
     pub(super) keep_alive: Option<KeepAlive>,
 }
 
+/// Reports that Linux merges at most, where nobody says otherwise (`tcp_comp_sack_nr`).
+const MERGED_REPORTS: u8 = 44;
 /// A sysctl that older kernels do not have, nor need.
 pub(super) const SYN_LINEAR_TIMEOUTS: &str = "tcp_syn_linear_timeouts";
 pub(super) const CONGESTION_CONTROL: &str = "tcp_congestion_control";
@@ -100,6 +102,7 @@ impl KernelSettings {
             Switch::TailLossProbe => self.sysctl("tcp_early_retrans", number * 3),
             Switch::DuplicateSack => self.sysctl("tcp_dsack", number),
             Switch::ForwardRto => self.sysctl("tcp_frto", number * 2),
+            Switch::MergedReports => self.sysctl("tcp_comp_sack_nr", number * MERGED_REPORTS),
             // Always on in the kernel, or never.
             Switch::SillyWindowAvoidance
             | Switch::ProportionalRateReduction

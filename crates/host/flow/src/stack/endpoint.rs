@@ -13,7 +13,7 @@ use wire::TcpFlags;
 
 use super::ring::Ring;
 use super::{Key, Shared, packet};
-use crate::engine::{EngineError, Stream};
+use crate::engine::{EngineError, LOOK, Stream};
 use crate::live::locked;
 use crate::pattern::to_u64;
 
@@ -107,8 +107,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits until the handshake is over.
-    pub(super) fn opened(&self) -> io::Result<()> {
+    /// Waits until the handshake is over, or until nobody wants it any more.
+    pub(super) fn opened(&self, given_up: &dyn Fn() -> bool) -> io::Result<()> {
         let mut inside = locked(&self.inside);
         self.flush(&mut inside);
         loop {
@@ -118,7 +118,13 @@ impl Endpoint {
             if inside.established {
                 return Ok(());
             }
-            inside = wait(&self.changed, inside);
+            if given_up() {
+                drop(inside);
+                self.shut_down();
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let waited = self.changed.wait_timeout(inside, LOOK);
+            inside = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
+use script::Setting;
 use units::{Bytes, Rate, Span};
 
 /// Generate TCP flows and measure them at the receiver.
@@ -58,6 +59,8 @@ Examples:
   longhaul flow client storage.example:9 --sink --duration 20s
   longhaul flow client 10.77.0.1:7001 --stack longhaul --address 10.77.0.2 --gateway 10.77.0.1/24 \\
     --initial-ssthresh 65535
+  longhaul flow client 10.77.0.1:7001 --stack longhaul --address 10.77.0.2 --gateway 10.77.0.1/24 \\
+    --set loss-detection=duplicate-acks --set 'acks=every-second 200ms'
   longhaul flow client 192.0.2.1:7001 --sizes 40kB,500MB --reuse --json > flow.json
   longhaul flow client 192.0.2.1:7001 --duration 20s --parallel 3 --stagger 5s --html flows.html")]
 pub(crate) struct Client {
@@ -78,7 +81,8 @@ pub(crate) struct Client {
     pub(crate) direction: Way,
 
     /// Exchanges or bursts; default: 10.
-    #[arg(long, value_name = "N", conflicts_with_all = ["bytes", "duration", "sizes"], requires = "load")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["bytes", "duration", "sizes"], requires = "load",
+        value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
     /// Pause between two exchanges, two bursts, or two of --sizes; default: none.
@@ -198,7 +202,7 @@ pub(crate) struct Load {
     pub(crate) bytes: Option<Bytes>,
 
     /// As much as goes in this time, counted at the receiver.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(crate) duration: Option<Span>,
 
     /// Requests and responses of these sizes on one connection, --count of them, with --idle between.
@@ -286,6 +290,11 @@ pub(crate) struct Stack {
     /// Our own TCP: acknowledge every second segment, and after this time; without it, as Linux does.
     #[arg(long, value_name = "TIME")]
     pub(crate) delayed_ack: Option<Span>,
+
+    /// Our own TCP: any other knob, as a packet script sets it, such as `ecn=request`, `nagle=off` or
+    /// `loss-detection=duplicate-acks`; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<Setting>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -356,6 +365,7 @@ impl Stack {
             ("--no-timestamps", self.no_timestamps),
             ("--mss", self.mss.is_some()),
             ("--delayed-ack", self.delayed_ack.is_some()),
+            ("--set", !self.set.is_empty()),
         ];
         given
             .iter()
@@ -375,6 +385,16 @@ fn endpoint(text: &str) -> Result<String, String> {
             "`{text}` is not an address or name with a port, such as 192.0.2.1:7001"
         )),
     }
+}
+
+fn some_time(text: &str) -> Result<Span, String> {
+    let span: Span = text
+        .parse()
+        .map_err(|error: units::ParseQuantityError| error.to_string())?;
+    if span.get().is_zero() {
+        return Err("nothing goes in no time".into());
+    }
+    Ok(span)
 }
 
 fn interval(text: &str) -> Result<Span, String> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use flow::play::against_kernel;
+use flow::play::{PlayError, against_kernel};
 use record::play::{Document, Outcome, Packet, Play};
 use script::{Endpoint, Script, Tolerance, Who};
 
@@ -43,7 +43,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
     }
     let failed = plays.iter().any(|play| play.outcome == Outcome::Failed);
-    let late = plays.iter().any(|play| play.outcome == Outcome::TooLate);
+    let unsaid = [Outcome::TooLate, Outcome::NotPlayable];
+    let unjudged = plays.iter().any(|play| unsaid.contains(&play.outcome));
     if arguments.json {
         output::json(&Document {
             schema: "longhaul.play".into(),
@@ -56,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     Ok(if failed {
         ExitCode::from(Kind::Assertion.exit_code())
-    } else if late {
+    } else if unjudged {
         ExitCode::from(Kind::Environment.exit_code())
     } else {
         ExitCode::SUCCESS
@@ -118,10 +119,18 @@ fn one(
             None,
         ),
         Who::Kernel => {
-            let verdict = against_kernel(script, ipv6, tolerance).environment(format!(
-                "cannot play `{}` against the kernel",
-                file.display()
-            ))?;
+            let verdict = match against_kernel(script, ipv6, tolerance) {
+                // Other scripts may want what it has.
+                Err(error @ (PlayError::CongestionControl { .. } | PlayError::Setting { .. })) => {
+                    record.outcome = Outcome::NotPlayable;
+                    record.reason = Some(error.to_string());
+                    return Ok(record);
+                }
+                verdict => verdict.environment(format!(
+                    "cannot play `{}` against the kernel",
+                    file.display()
+                ))?,
+            };
             let late = (!verdict.is_valid).then_some(verdict.late);
             (verdict.play, late)
         }
@@ -162,6 +171,7 @@ fn describe(play: &Play, packets: bool) -> String {
         Outcome::Failed => "FAILED",
         Outcome::NotForThisHost => "left out",
         Outcome::TooLate => "TOO LATE",
+        Outcome::NotPlayable => "CANNOT",
     };
     let mut text = format!("{word:8}  {:6}  {}\n", play.host, play.file);
     // Writing to a String cannot fail, here and below.
@@ -191,6 +201,7 @@ fn sum(plays: &[Play]) -> String {
     for (outcome, what) in [
         (Outcome::NotForThisHost, "left out with a reason"),
         (Outcome::TooLate, "too late to judge"),
+        (Outcome::NotPlayable, "not playable on this host"),
     ] {
         if count(outcome) > 0 {
             let _ = write!(text, ", {} {what}", count(outcome));

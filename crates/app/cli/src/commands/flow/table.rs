@@ -61,6 +61,15 @@ fn describe(text: &mut String, flow: &Flow) {
     for transfer in &flow.transfers {
         let _ = writeln!(text, "  {}", transfer_line(transfer));
     }
+    if flow.transfers.is_empty() && flow.exchanges.is_none() && flow.bytes > 0 {
+        let _ = writeln!(
+            text,
+            "  up   {} in {}, {}, acknowledged by the peer's TCP",
+            size(flow.bytes),
+            seconds(flow.seconds),
+            rate_text(flow.goodput_bps),
+        );
+    }
     if let Some(exchanges) = &flow.exchanges {
         let quantile = |value: Option<f64>| value.map_or_else(|| "-".into(), seconds);
         let _ = writeln!(
