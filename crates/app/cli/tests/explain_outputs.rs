@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{longhaul, run};
 use tempfile::TempDir;
@@ -410,8 +410,20 @@ fn a_live_capture_sees_its_filter_s_connection_and_no_other() {
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0]["server"]["port"], port);
     assert_eq!(seen[0]["directions"]["client_to_server"]["bytes"], 5000);
-    live.kill().unwrap();
-    live.wait().unwrap();
+    let interrupt = Command::new("kill")
+        .args(["-INT", &live.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(interrupt.success());
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert!(live.wait().unwrap().success());
+    // The last one is a line as well.
+    assert!(rest.ends_with('\n'), "{rest}");
+    for line in rest.lines() {
+        let document: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(document["connections"].as_array().unwrap().len(), 1);
+    }
 }
 
 #[test]

@@ -78,9 +78,9 @@ const DIFFERENT: &[Differs] = &[
     },
     Differs {
         file: "OISF-tls-subjectaltname.pcap",
-        retransmissions: 32,
-        why: "tshark calls half of the late segments of a connection sent again, although one packet overtook \
-              them all: they fill the hole from its first moment on, in order",
+        retransmissions: 42,
+        why: "tshark calls more of the late segments of a connection sent again, although one packet overtook \
+              them: they fill the hole from its first moment on, in order",
     },
     Differs {
         file: "ntop-fix2.pcap",

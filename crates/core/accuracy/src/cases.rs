@@ -37,7 +37,7 @@ impl Half {
 type Build = fn(&mut Draw) -> Case;
 
 /// Every form with what builds it.
-const FORMS: [(&str, Build); 36] = [
+const FORMS: [(&str, Build); 38] = [
     ("syn-lost", program::syn_lost),
     ("far-and-short", program::far_and_short),
     ("tls-1.3", program::tls_13),
@@ -77,6 +77,9 @@ const FORMS: [(&str, Build); 36] = [
     ("reordering", path::reordering),
     ("write-write-read", program::write_write_read),
     ("half-closed", program::half_closed),
+    // Behind the others: a form's place seeds its draws.
+    ("random-loss-bbr", path::random_loss_bbr),
+    ("policer-bbr", path::policer_bbr),
 ];
 
 /// `draws` cases of every form.

@@ -227,7 +227,9 @@ impl<'a> Sender<'a> {
             Hold::Pacing | Hold::SlowStart | Hold::CongestionAvoidance | Hold::Recovery
                 if self.measures_the_path() =>
             {
-                if filled {
+                if self.case.path.forward.policer.is_some() && held.sender.retransmissions > 0 {
+                    LimitName::Policer
+                } else if filled {
                     LimitName::Bottleneck
                 } else if window_met {
                     // It spreads over the round trip what the receiver's window allows.

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
+use alloc::vec::{self, Vec};
 use core::net::IpAddr;
 use core::str::FromStr;
 
@@ -125,9 +126,10 @@ impl FromStr for Filter {
             .replace(')', " ) ")
             .replace('!', " not ");
         let mut words = Words {
-            rest: text.split_whitespace().peekable(),
+            rest: text.split_whitespace().collect::<Vec<_>>().into_iter(),
+            latest: None,
         };
-        let filter = words.either(0)?;
+        let filter = words.chain(0)?;
         match words.rest.next() {
             None => Ok(filter),
             Some(found) => Err(FilterError::Word {
@@ -139,29 +141,47 @@ impl FromStr for Filter {
 }
 
 /// A filter that is being read, by recursive descent.
-struct Words<'a, I: Iterator<Item = &'a str>> {
-    rest: core::iter::Peekable<I>,
+struct Words<'a> {
+    rest: vec::IntoIter<&'a str>,
+    /// What the latest address or number was, for those that stand without a word of their own.
+    latest: Option<(Ends, Kind)>,
+}
+
+/// Which ends a primitive names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ends {
+    /// One, or either.
+    Are(End),
+    /// `src and dst`.
+    Both,
+}
+
+/// What an address or a number stands for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Host,
+    Net,
+    Port,
+    Range,
 }
 
 const DEEPEST: usize = 64;
 pub(crate) const PRIMITIVE: &str =
     "tcp, icmp, ip, ip6, host, net, port, portrange, src, dst, not or `(`";
 
-impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
-    fn either(&mut self, depth: usize) -> Result<Filter, FilterError> {
-        let mut filter = self.both(depth)?;
-        while self.takes(&["or", "||"]) {
-            filter = Filter::Or(Box::new(filter), Box::new(self.both(depth)?));
-        }
-        Ok(filter)
-    }
-
-    fn both(&mut self, depth: usize) -> Result<Filter, FilterError> {
+impl<'a> Words<'a> {
+    /// `and` and `or` bind alike, from left to right, as pcap-filter(7) has it.
+    fn chain(&mut self, depth: usize) -> Result<Filter, FilterError> {
         let mut filter = self.one(depth)?;
-        while self.takes(&["and", "&&"]) {
-            filter = Filter::And(Box::new(filter), Box::new(self.one(depth)?));
+        loop {
+            if self.takes(&["and", "&&"]) {
+                filter = Filter::And(Box::new(filter), Box::new(self.one(depth)?));
+            } else if self.takes(&["or", "||"]) {
+                filter = Filter::Or(Box::new(filter), Box::new(self.one(depth)?));
+            } else {
+                return Ok(filter);
+            }
         }
-        Ok(filter)
     }
 
     fn one(&mut self, depth: usize) -> Result<Filter, FilterError> {
@@ -172,41 +192,114 @@ impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
             return Ok(Filter::Not(Box::new(self.one(depth + 1)?)));
         }
         if self.takes(&["("]) {
-            let inner = self.either(depth + 1)?;
+            let inner = self.chain(depth + 1)?;
             return match self.next("`)`")? {
                 ")" => Ok(inner),
                 found => Err(wrong(found, "`)`")),
             };
         }
-        let end = if self.takes(&["src"]) {
-            End::Source
-        } else if self.takes(&["dst"]) {
-            End::Destination
-        } else {
-            End::Any
+        let protocol = match self.rest.as_slice().first() {
+            Some(&"tcp") => Some(Filter::Tcp),
+            Some(&("icmp" | "icmp6")) => Some(Filter::Icmp),
+            Some(&"ip") => Some(Filter::Version6(false)),
+            Some(&"ip6") => Some(Filter::Version6(true)),
+            Some(_) | None => None,
         };
-        match self.next(PRIMITIVE)? {
-            "tcp" if end == End::Any => Ok(match self.rest.peek() {
-                // `tcp port 80`.
-                Some(&("port" | "portrange" | "src" | "dst")) => self.one(depth + 1)?,
-                _ => Filter::Tcp,
-            }),
-            "icmp" | "icmp6" if end == End::Any => Ok(Filter::Icmp),
-            "ip" if end == End::Any => Ok(Filter::Version6(false)),
-            "ip6" if end == End::Any => Ok(Filter::Version6(true)),
-            "host" => {
-                let address = self.address()?;
-                Ok(Filter::Net(end, address, bits_of(address)))
+        let Some(protocol) = protocol else {
+            return self.primitive();
+        };
+        self.rest.next();
+        match (self.rest.as_slice().first(), &protocol) {
+            // `tcp port 80`: ports are TCP's, also those of the packet that an ICMP error is about.
+            (Some(&("port" | "portrange" | "src" | "dst")), Filter::Tcp) => self.primitive(),
+            // `ip host 10.0.0.1`.
+            (Some(&("host" | "net" | "port" | "portrange" | "src" | "dst")), _) => {
+                Ok(Filter::And(Box::new(protocol), Box::new(self.primitive()?)))
             }
-            "net" => self.net(end),
-            "port" => {
+            _ => Ok(protocol),
+        }
+    }
+
+    /// `src host 10.0.0.1`, `port 80`; or an address or number alone, which is what the latest one was.
+    fn primitive(&mut self) -> Result<Filter, FilterError> {
+        let ends = self.ends();
+        let kind = match self.rest.as_slice().first().copied() {
+            Some("host") => Some(Kind::Host),
+            Some("net") => Some(Kind::Net),
+            Some("port") => Some(Kind::Port),
+            Some("portrange") => Some(Kind::Range),
+            Some(_) | None => None,
+        };
+        let (ends, kind) = match (ends, kind, self.latest) {
+            (ends, Some(kind), _) => {
+                self.rest.next();
+                (ends.unwrap_or(Ends::Are(End::Any)), kind)
+            }
+            (Some(ends), None, _) => (ends, Kind::Host),
+            (None, None, latest) => {
+                let value = |word: &&str| {
+                    word.starts_with(|first: char| first.is_ascii_digit()) || word.contains(':')
+                };
+                match (
+                    self.rest.as_slice().first().filter(|word| value(word)),
+                    latest,
+                ) {
+                    (Some(_), Some(latest)) => latest,
+                    (Some(word), None) if word.parse::<IpAddr>().is_ok() => {
+                        (Ends::Are(End::Any), Kind::Host)
+                    }
+                    (Some(_), None) | (None, _) => {
+                        return Err(wrong(self.next(PRIMITIVE)?, PRIMITIVE));
+                    }
+                }
+            }
+        };
+        self.latest = Some((ends, kind));
+        let value = self.value(kind)?;
+        Ok(match ends {
+            Ends::Are(end) => value(end),
+            Ends::Both => Filter::And(
+                Box::new(value(End::Source)),
+                Box::new(value(End::Destination)),
+            ),
+        })
+    }
+
+    /// `src`, `dst`, and the two with `or` or `and` between them.
+    fn ends(&mut self) -> Option<Ends> {
+        let (ends, words) = match *self.rest.as_slice() {
+            ["src", "or" | "||", "dst", ..] | ["dst", "or" | "||", "src", ..] => {
+                (Ends::Are(End::Any), 3)
+            }
+            ["src", "and" | "&&", "dst", ..] | ["dst", "and" | "&&", "src", ..] => (Ends::Both, 3),
+            ["src", ..] => (Ends::Are(End::Source), 1),
+            ["dst", ..] => (Ends::Are(End::Destination), 1),
+            _ => return None,
+        };
+        self.rest.by_ref().take(words).for_each(drop);
+        Some(ends)
+    }
+
+    fn value(&mut self, kind: Kind) -> Result<Box<dyn Fn(End) -> Filter>, FilterError> {
+        Ok(match kind {
+            Kind::Host => {
+                let address = self.address()?;
+                Box::new(move |end| Filter::Net(end, address, bits_of(address)))
+            }
+            Kind::Net => {
+                let (prefix, bits) = self.net()?;
+                Box::new(move |end| Filter::Net(end, prefix, bits))
+            }
+            Kind::Port => {
                 let word = self.next("a port number")?;
                 let port = word.parse().map_err(|_| wrong(word, "a port number"))?;
-                Ok(Filter::Ports(end, port, port))
+                Box::new(move |end| Filter::Ports(end, port, port))
             }
-            "portrange" => self.ports(end),
-            found => Err(wrong(found, PRIMITIVE)),
-        }
+            Kind::Range => {
+                let (from, to) = self.ports()?;
+                Box::new(move |end| Filter::Ports(end, from, to))
+            }
+        })
     }
 
     fn address(&mut self) -> Result<IpAddr, FilterError> {
@@ -216,7 +309,7 @@ impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
     }
 
     /// `10.0.0.0/8`, or an address alone.
-    fn net(&mut self, end: End) -> Result<Filter, FilterError> {
+    fn net(&mut self) -> Result<(IpAddr, u8), FilterError> {
         const EXPECTED: &str = "a network such as 10.0.0.0/8";
         let word = self.next(EXPECTED)?;
         let (prefix, bits) = word.split_once('/').unwrap_or((word, ""));
@@ -229,23 +322,30 @@ impl<'a, I: Iterator<Item = &'a str>> Words<'a, I> {
         if bits > most {
             return Err(wrong(word, EXPECTED));
         }
-        Ok(Filter::Net(end, prefix, bits))
+        Ok((prefix, bits))
     }
 
     /// `8000-8010`.
-    fn ports(&mut self, end: End) -> Result<Filter, FilterError> {
+    fn ports(&mut self) -> Result<(u16, u16), FilterError> {
         const EXPECTED: &str = "a range of ports such as 8000-8010";
         let word = self.next(EXPECTED)?;
         let range = word.split_once('-').and_then(|(from, to)| {
             let (from, to) = (from.parse().ok()?, to.parse().ok()?);
             (from <= to).then_some((from, to))
         });
-        let (from, to) = range.ok_or_else(|| wrong(word, EXPECTED))?;
-        Ok(Filter::Ports(end, from, to))
+        range.ok_or_else(|| wrong(word, EXPECTED))
     }
 
     fn takes(&mut self, words: &[&str]) -> bool {
-        self.rest.next_if(|word| words.contains(word)).is_some()
+        let found = self
+            .rest
+            .as_slice()
+            .first()
+            .is_some_and(|word| words.contains(word));
+        if found {
+            self.rest.next();
+        }
+        found
     }
 
     fn next(&mut self, expected: &'static str) -> Result<&'a str, FilterError> {

@@ -1,6 +1,6 @@
 //! The text output of tcpdump, as people paste it into reports.
 //!
-//! Packet lines are read in the forms that `-n`, `-S`, `-e`, `-v`, `-tt`, `-ttt` and `-tttt` give them;
+//! Packet lines are read in the forms that `-n`, `-S`, `-e`, `-v` and `-tt` to `-ttttt` give them;
 //! whatever stands between them (prompts, banners, hex dumps, prose) is counted and passed over.
 
 mod clock;
@@ -15,7 +15,7 @@ use units::Time;
 use wire::{IcmpEcho, Observation, Resolution, Segment};
 
 use crate::cursor::Cursor;
-use clock::Clock;
+use clock::{Clock, Column};
 use line::{Body, IpHeader, Line, PrintedSegment};
 use numbers::Conversations;
 use stamp::Stamp;
@@ -23,6 +23,9 @@ use stamp::Stamp;
 /// The longest line that is read, in bytes. The longest that tcpdump prints on one line stay far below;
 /// what is longer is passed over without being held in memory.
 const LINE_MAX: usize = 64 << 10;
+
+/// How far the text is read ahead, in bytes, to know what its time stamps count from: hundreds of packets.
+const LOOK_AHEAD: usize = 64 << 10;
 
 /// The lines of a text capture.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -45,6 +48,8 @@ pub struct TextCounts {
 pub(crate) struct Parser {
     counts: TextCounts,
     clock: Clock,
+    /// Whether the clock has seen the first lines.
+    foreseen: bool,
     conversations: Conversations,
     /// The first half of a packet that `-v` prints on two lines.
     header: Option<Header>,
@@ -60,6 +65,25 @@ struct Header {
     ip: IpHeader,
 }
 
+/// The time stamps of the packets that a text begins with; those in the first [`LOOK_AHEAD`] bytes, so that the
+/// pieces it comes in make no difference.
+fn column(start: &[u8], ended: bool) -> Column {
+    let start = &start[..start.len().min(LOOK_AHEAD)];
+    let mut column = Column::default();
+    let mut lines = start.split(|&byte| byte == b'\n').peekable();
+    while let Some(line) = lines.next() {
+        // A last line without its end may go on.
+        let whole = lines.peek().is_some() || ended && start.len() < LOOK_AHEAD;
+        let text = str::from_utf8(line).map(str::trim_end);
+        if let (true, Ok(text)) = (whole, text)
+            && let Line::Packet { stamp, .. } | Line::Header { stamp, .. } = Line::read(text)
+        {
+            column.look(stamp);
+        }
+    }
+    column
+}
+
 impl Parser {
     pub(crate) const fn counts(&self) -> TextCounts {
         self.counts
@@ -73,6 +97,14 @@ impl Parser {
         cursor: &mut Cursor,
         ended: bool,
     ) -> Option<Observation<'a>> {
+        if !self.foreseen {
+            let start = cursor.rest(data);
+            if start.len() < LOOK_AHEAD && !ended {
+                return None;
+            }
+            self.clock.foresee(column(start, ended));
+            self.foreseen = true;
+        }
         while let Some(line) = self.next_line(data, cursor, ended) {
             if let Some(observation) = self.read(line) {
                 return Some(observation);

@@ -134,8 +134,8 @@ pub(crate) struct FlowState {
     outstanding: VecDeque<Outstanding>,
     /// Recent packets, to know a copy when it comes.
     recent: Recent,
-    /// When data was last seen beyond a hole, that is, when the hole appeared.
-    hole_since: Option<Time>,
+    /// Where each hole ends, ascending, and when data beyond it was seen first.
+    holes: VecDeque<(i64, Time)>,
     /// Where the latest piece that came late ended.
     late_to: Option<i64>,
     /// ACKs of this flow's data that did not advance, since the last that did.
@@ -217,6 +217,8 @@ const RECENT: usize = 64;
 /// Segments kept for round-trip samples: a window of 1 GiB of full segments is larger, but then samples
 /// are plenty.
 const MAX_OUTSTANDING: usize = 65_536;
+/// Holes kept at a time, for when they appeared: more than a round trip of dense losses leaves.
+const MAX_HOLES: usize = 4_096;
 /// Timestamps tick once per millisecond: more than a second's worth.
 const MAX_STAMPS: usize = 2_048;
 /// tshark's rule: what fills a hole within 3 ms, or the path's RTT where that is known, came late.
@@ -348,7 +350,7 @@ impl FlowState {
         match role {
             Role::New => {
                 if from > self.flow.end {
-                    self.hole_since = Some(mark.at);
+                    self.note_hole(from, mark.at);
                 }
                 self.flow.end = self.flow.end.max(to);
             }
@@ -471,7 +473,7 @@ impl FlowState {
             .max(too_soon_for_a_repeat)
             .map_or(REORDERING, |time| time.max(REORDERING));
         let recent_hole = self
-            .hole_since
+            .hole_since(from)
             .is_some_and(|since| at.since(since) <= reordering);
         // One packet that overtook many leaves a hole which the others fill at their own pace.
         let next_of_the_late = self.late_to == Some(from);
@@ -479,6 +481,25 @@ impl FlowState {
             return Role::OutOfOrder;
         }
         Role::Repeated(self.cause(at, from, to, acked))
+    }
+
+    /// Data behind a hole that ends at `to` was seen.
+    fn note_hole(&mut self, to: i64, at: Time) {
+        let acked = self.flow.acked.unwrap_or(i64::MIN);
+        while self
+            .holes
+            .front()
+            .is_some_and(|(end, _)| *end <= acked || self.holes.len() >= MAX_HOLES)
+        {
+            self.holes.pop_front();
+        }
+        self.holes.push_back((to, at));
+    }
+
+    /// When the hole at `position` appeared. Where losses are dense, others have appeared since.
+    fn hole_since(&self, position: i64) -> Option<Time> {
+        let index = self.holes.partition_point(|(end, _)| *end <= position);
+        self.holes.get(index).map(|(_, since)| *since)
     }
 
     fn cause(&self, at: Time, from: i64, to: i64, acked: i64) -> Repeat {

@@ -140,6 +140,26 @@ fn a_repeat_after_three_duplicate_acks_is_fast_and_gives_no_rtt() {
     assert!(connection.to_server.rtt.is_empty(), "Karn's rule");
 }
 
+/// Seen from the receiver, where losses are dense: the newest hole's age was taken for that of the one which is
+/// filled, so that repairs were called late packets.
+#[test]
+fn a_repair_is_known_by_the_age_of_its_own_hole() {
+    let tracked = after_handshake(
+        "0.300 > . 1:1461 ack 1, win 502
+         0.300 > . 2921:4381 ack 1, win 502
+         0.300 < . - ack 1461, win 509, options [sack 1 {2921:4381}]
+         0.499 > . 5841:7301 ack 1, win 502
+         0.499 < . - ack 1461, win 509, options [sack 2 {5841:7301}{2921:4381}]
+         0.500 > . 1461:2921 ack 1, win 502
+         0.500 < . - ack 4381, win 509, options [sack 1 {5841:7301}]
+         0.501 > . 4381:5841 ack 1, win 502
+         0.700 < . - ack 7301, win 509",
+    );
+    let connection = only(&tracked);
+    assert_eq!(repeats(connection, Side::Client), [Repeat::Fast]);
+    assert_eq!(connection.to_server.out_of_order, 1, "4381 to 5841");
+}
+
 #[test]
 fn silence_then_the_first_hole_again_is_a_timeout_and_an_old_byte_is_spurious() {
     let tracked = after_handshake(

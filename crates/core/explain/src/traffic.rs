@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use connections::Endpoint;
+use limit::Detail;
 use record::LimitName;
 use record::explain::{Endpoint as Named, Explained, Finding, Traffic};
 use units::Time;
@@ -95,17 +96,18 @@ fn traffic(client: Option<&str>, server: &Endpoint, of: &[&Analysed]) -> Traffic
 
 /// What a setting, a program or the network could change, in the direction where that is more.
 pub(crate) fn held(analysed: &Analysed) -> impl Iterator<Item = (LimitName, Duration)> + '_ {
-    let of = |direction: &'_ Direction| {
-        let held = direction.attribution.limits();
-        held.filter(|(limit, _)| is_held(*limit))
-            .map(|(_, time)| time)
-            .sum::<Duration>()
-    };
+    let of = |direction| held_in(direction).map(|(_, time)| time).sum::<Duration>();
     let (up, down) = (&analysed.to_server, &analysed.to_client);
-    let more = if of(down) > of(up) { down } else { up };
-    more.attribution
-        .limits()
-        .filter(|(limit, _)| is_held(*limit))
+    held_in(if of(down) > of(up) { down } else { up })
+}
+
+/// Waiting for a window above TCP as well, though it counts as the application's.
+fn held_in(direction: &Direction) -> impl Iterator<Item = (LimitName, Duration)> + '_ {
+    let attribution = &direction.attribution;
+    let channel = attribution.held_by(LimitName::Application, Detail::PeerWindow);
+    let channel = (!channel.is_zero()).then_some((LimitName::Application, channel));
+    let held = attribution.limits().filter(|(limit, _)| is_held(*limit));
+    held.chain(channel)
 }
 
 const fn is_held(limit: LimitName) -> bool {

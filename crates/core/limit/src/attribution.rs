@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use units::Time;
 
+use crate::channel::{self, ChannelWindow};
 use crate::path_rate::{self, NoRate, PathRate};
 use crate::replay::Replay;
 use crate::{Detail, LimitName, Reason, Timeline, policer, recovery, waits};
@@ -32,6 +33,8 @@ pub struct Attribution {
     pub path_rate: PathRate,
     /// First and last moment at which the direction carried data, the last one's ACK included.
     pub busy: Option<(Time, Time)>,
+    /// The window of the protocol above TCP, where one shows although TCP acknowledges sooner than it.
+    pub channel: Option<ChannelWindow>,
 }
 
 impl Attribution {
@@ -134,6 +137,10 @@ pub fn attribute(timeline: &Timeline) -> Attribution {
         .filter(|_| timeline.queues_show)
         .and_then(|rtt| policer::since(&replay, rtt, mss));
     spans.extend(repairs);
+    let channel = channel::find(timeline, &replay).map(|(found, pauses)| {
+        spans.extend(pauses);
+        found
+    });
     if let Some(since) = policed {
         for span in &mut spans {
             if span.from >= since
@@ -186,6 +193,7 @@ pub fn attribute(timeline: &Timeline) -> Attribution {
         spans: cover(timeline, &spans),
         path_rate,
         busy,
+        channel,
     }
 }
 

@@ -11,6 +11,10 @@
 //!    next round trip tells slow start from congestion avoidance.
 //! 3. After the last byte of a turn comes the round trip that no design avoids: `propagation`.
 //!
+//! Where the protocol above has a window of its own (SSH), pauses that the peer's messages end are told apart from
+//! those of a sender with nothing to send: by TCP's flight, or, where TCP acknowledges at once, by what is
+//! sent per round trip of that protocol ([`ChannelWindow`]).
+//!
 //! Set-up, repair and closing lie over that. Where two hold at once, the order of [`LimitName`] decides.
 //! Spans are kept in whole nanoseconds, so that their sum is the duration, exactly.
 //!
@@ -19,6 +23,8 @@
 //! a sender meets its limits.
 
 mod attribution;
+mod bucket;
+mod channel;
 mod detail;
 mod growth;
 pub mod kernel;
@@ -30,6 +36,7 @@ mod timeline;
 mod waits;
 
 pub use attribution::{Attribution, Span, attribute};
+pub use channel::{ChannelWindow, Pause};
 pub use detail::{Detail, Reason};
 pub use path_rate::{NoRate, PathRate, Train, combine as combine_trains};
 pub use record::LimitName;

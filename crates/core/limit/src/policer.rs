@@ -2,14 +2,15 @@
 //!
 //! Random loss strikes at any rate, and one packet at a time; a full queue delays before it drops. A
 //! policer drops at one rate, several packets out of a round trip, and round trips stay as they are (Flach
-//! et al., "An Internet-Wide Analysis of Traffic Policing", SIGCOMM 2016, §3.1).
+//! et al., "An Internet-Wide Analysis of Traffic Policing", SIGCOMM 2016, §3.1). And what it drops follows what
+//! passed before ([`bucket`]).
 
 use core::time::Duration;
 
 use units::Time;
 
-use crate::Repair;
 use crate::replay::Replay;
+use crate::{Repair, bucket};
 
 /// Losses within a round trip and a half of the first.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,9 @@ pub(crate) fn since(replay: &Replay, base_rtt: Duration, mss: i64) -> Option<Tim
     if epochs.first()?.quiet == Some(false) || !known || loud.count() * 2 > epochs.len() {
         return None;
     }
-    dense_then_again(&epochs).or_else(|| sharp_alone(&epochs, base_rtt))
+    let since = dense_then_again(&epochs).or_else(|| sharp_alone(&epochs, base_rtt))?;
+    // A sender that keeps one rate whatever it loses (BBR) is struck at that rate by chance, too.
+    bucket::is_emptied(replay, base_rtt, mss).then_some(since)
 }
 
 /// Where slow start runs into the bucket, a large part of a round trip is lost and the rest passes; the next

@@ -72,10 +72,13 @@ pub(crate) fn sentence(contrast: &Contrast<'_>) -> Option<String> {
         factor,
     } = contrast;
     let rtt = cell.path.rtt_achieved_s.unwrap_or(cell.path.rtt_asked_s);
-    let verdict = if *factor >= 1.0 {
-        format!("{} times faster", times(*factor))
+    let by = times(factor.max(1.0 / factor));
+    let verdict = if by == times(1.0) {
+        "as fast".to_owned()
+    } else if *factor > 1.0 {
+        format!("{by} times faster")
     } else {
-        format!("{} times slower", times(1.0 / factor))
+        format!("{by} times slower")
     };
     let measured = Measured::of(cell);
     let what = if !cell.factors.is_empty() {

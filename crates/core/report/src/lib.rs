@@ -11,6 +11,7 @@ pub mod svg;
 pub mod tables;
 pub mod text;
 
+mod alike;
 mod clean;
 mod excerpt;
 mod headline;

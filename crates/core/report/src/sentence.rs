@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use record::explain::{Document, Evidence, Finding, Prediction, Severity, Steps};
 use record::lab::{Arm, Cell, Comparison, Conduct, PathCheck, Priming};
 
+use crate::alike::Alike;
 use crate::limits;
 use crate::measure::Measured;
 use crate::quantity::{DASH, RateUnit, TimeUnit, bytes, grouped, percent, rate, seconds, times};
@@ -179,7 +180,7 @@ pub(crate) fn caveats(document: &Document) -> Vec<String> {
             }
         }
     }
-    let mut of_connections: Vec<(&str, Vec<u32>)> = Vec::new();
+    let mut of_connections: Vec<(Alike, Vec<u32>)> = Vec::new();
     for connection in &document.connections {
         let reasons = [
             &connection.directions.client_to_server,
@@ -194,9 +195,17 @@ pub(crate) fn caveats(document: &Document) -> Vec<String> {
                 !caveats.any(|caveat| caveat.contains(reason))
             });
         for caveat in connection.caveats.iter().map(String::as_str).chain(reasons) {
-            match of_connections.iter_mut().find(|(text, _)| *text == caveat) {
-                Some((_, ids)) if ids.last() == Some(&connection.id) => {}
-                Some((_, ids)) => ids.push(connection.id),
+            let caveat = Alike::of(caveat);
+            let known = of_connections
+                .iter_mut()
+                .find(|(known, _)| known.words == caveat.words);
+            match known {
+                Some((known, ids)) => {
+                    known.take(&caveat);
+                    if ids.last() != Some(&connection.id) {
+                        ids.push(connection.id);
+                    }
+                }
                 None => of_connections.push((caveat, vec![connection.id])),
             }
         }
@@ -209,7 +218,7 @@ pub(crate) fn caveats(document: &Document) -> Vec<String> {
                 [first, .., last] => {
                     format!("{} connections from {first} to {last}: {caveat}", ids.len())
                 }
-                [] => caveat.to_owned(),
+                [] => caveat.to_string(),
             }),
     );
     said

@@ -42,7 +42,9 @@ const INDENTED: usize = 1_000;
 /// Writes what was asked for, and judges by `--fail-on`.
 fn print(arguments: &Explain, document: &Document) -> Result<ExitCode, Failure> {
     outputs::write(arguments, document)?;
-    if arguments.json && document.connections.len() > INDENTED {
+    if arguments.json && arguments.follow {
+        output::json_line(document)?;
+    } else if arguments.json && document.connections.len() > INDENTED {
         output::large_json(document)?;
     } else if arguments.json {
         output::json(document)?;

@@ -135,6 +135,11 @@ pub(super) fn policer_reno(draw: &mut Draw) -> Case {
     policed(draw, RENO)
 }
 
+/// Measures what arrives, sends more at times, and loses what is above the rate.
+pub(super) fn policer_bbr(draw: &mut Draw) -> Case {
+    policed(draw, Algorithm::Bbr)
+}
+
 fn bottleneck(draw: &mut Draw, algorithm: Algorithm, queue: f64) -> Case {
     let rtt = draw.millis(15..100);
     let rate = draw.mbit(4..40);
@@ -169,6 +174,19 @@ pub(super) fn window_fills_queue(draw: &mut Draw) -> Case {
 
 pub(super) fn bottleneck_bbr(draw: &mut Draw) -> Case {
     bottleneck(draw, Algorithm::Bbr, 3.0)
+}
+
+/// BBR takes no loss for a sign of anything: it keeps the path full, and one packet or many of a round trip
+/// are missing at one rate as at another.
+pub(super) fn random_loss_bbr(draw: &mut Draw) -> Case {
+    let mut case = bottleneck(draw, Algorithm::Bbr, 2.0);
+    let lost = loss(draw.number(500..20_000));
+    match case.sender {
+        Side::Near => case.path.forward.loss = lost,
+        Side::Far => case.path.backward.loss = lost,
+    }
+    case.single = false;
+    case
 }
 
 pub(super) fn shallow_queue(draw: &mut Draw) -> Case {

@@ -73,11 +73,65 @@ fn all_forms_of_time_stamps_are_read() {
         ])),
         [0, 1_000_000_000, 750_000_000]
     );
+    // Differences to the first line: the column rises all the way.
+    assert_eq!(
+        nanos(&lines(&[
+            " 00:00:00.000000",
+            " 00:00:01.000000",
+            " 00:00:01.250000",
+            " 00:00:01.250000",
+            " 25:00:00.000000"
+        ])),
+        [
+            0,
+            1_000_000_000,
+            1_250_000_000,
+            1_250_000_000,
+            90_000_000_000_000
+        ]
+    );
     // The same column in front of a time of day is an indentation.
     assert_eq!(
         nanos(&lines(&[" 16:00:00.000000", " 16:00:01.000000"])),
         [57_600_000_000_000, 57_601_000_000_000]
     );
+}
+
+/// `-ttttt` was read as `-ttt`: a transfer of seconds became one of hours.
+#[test]
+fn what_spans_count_from_is_told_by_whether_they_rise_however_the_text_is_cut() {
+    // Twelve segments, 1 ms to 23 ms apart; one pair was written in the wrong order.
+    let at = [0, 23, 24, 30, 48, 49, 50, 73, 72, 80, 100, 101];
+    let line = |micros: i64| {
+        let sign = if micros < 0 { '-' } else { ' ' };
+        format!("{sign}00:00:00.{:06} IP a.5 > b.80: {DATA}\n", micros.abs())
+    };
+    let since_first: String = at.iter().map(|ms| line(ms * 1_000)).collect();
+    let before = std::iter::once(0).chain(at);
+    let since_previous: String = before
+        .zip(at)
+        .map(|(before, ms)| line((ms - before) * 1_000))
+        .collect();
+    let expected = at.map(|ms| ms.unsigned_abs() * 1_000_000);
+    for text in [&since_first, &since_previous] {
+        assert_eq!(nanos(text), expected, "{text}");
+        for size in [1, 7, 4_096] {
+            let mut capture = crate::Capture::new();
+            let mut told = Vec::new();
+            let mut take = |capture: &mut crate::Capture| {
+                while let Some(Observation::Tcp(segment)) = capture.next_observation().unwrap() {
+                    told.push(segment.at.as_nanos());
+                }
+            };
+            for piece in text.as_bytes().chunks(size) {
+                capture.feed(piece);
+                take(&mut capture);
+            }
+            capture.finish();
+            take(&mut capture);
+            assert_eq!(told, expected, "{size} bytes at a time");
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 /// A time stamp, in nanoseconds since what its form counts from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stamp {
-    /// `HH:MM:SS.ffffff`: since midnight, or since the packet before (`-ttt`).
+    /// `HH:MM:SS.ffffff`: since midnight, since the packet before (`-ttt`) or since the first (`-ttttt`).
     OfDay {
         nanos: u64,
         /// The sign column that only differences have: a space or a minus before the digits.
@@ -30,12 +30,14 @@ pub(super) fn take(line: &str) -> Option<(Stamp, &str)> {
         (Sign::None, line.trim_start())
     };
     let (first, rest) = text.split_once(' ')?;
-    if let Some(nanos) = of_day(first) {
+    // A span may be longer than a day.
+    let hours = if sign == Sign::None { 24 } else { 100 };
+    if let Some(nanos) = clock(first, hours) {
         return Some((Stamp::OfDay { nanos, sign }, rest));
     }
     if let Some(days) = date(first) {
         let (time, rest) = rest.split_once(' ')?;
-        let nanos = days * DAY_NANOS + of_day(time)?;
+        let nanos = days * DAY_NANOS + clock(time, 24)?;
         return Some((Stamp::Unix { nanos }, rest));
     }
     let nanos = unix(first)?;
@@ -45,12 +47,12 @@ pub(super) fn take(line: &str) -> Option<(Stamp, &str)> {
 pub(super) const DAY_NANOS: u64 = 86_400 * SECOND_NANOS;
 const SECOND_NANOS: u64 = 1_000_000_000;
 
-/// `16:54:06.286416`.
-fn of_day(text: &str) -> Option<u64> {
-    let (clock, fraction) = text.split_once('.')?;
-    let mut parts = clock.split(':');
+/// `16:54:06.286416`, with fewer than so many hours.
+fn clock(text: &str, limit_of_hours: u64) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.')?;
+    let mut parts = whole.split(':');
     let mut part = |limit| two_digits(parts.next()?).filter(|value| *value < limit);
-    let (hours, minutes, seconds) = (part(24)?, part(60)?, part(61)?);
+    let (hours, minutes, seconds) = (part(limit_of_hours)?, part(60)?, part(61)?);
     if parts.next().is_some() {
         return None;
     }

@@ -191,7 +191,7 @@ fn connections(text: &mut String, document: &Document, style: Style) {
     );
     text.push_str(&style.paint(Emphasis::Heading, &title));
     text.push('\n');
-    let table = |ends: usize| {
+    let table = |ends: usize, shares: bool| {
         let mut table = Table::new(2, &[Right, Right, Left, Right, Right, Right, Left]);
         let named = if client.is_some() {
             "to"
@@ -200,17 +200,24 @@ fn connections(text: &mut String, document: &Document, style: Style) {
         };
         table.row(["id", "n", named, "RTT", "data", "time", "mostly"]);
         for group in &groups {
-            table.row(group.cells(ends, client.is_some()));
+            table.row(group.cells(ends, client.is_some(), shares));
         }
-        table.lines()
+        table
     };
-    // Names of hosts are cut where the lines would not fit.
+    // Names of hosts are cut where the lines would not fit, then shares are left out.
     let fits = |lines: &Vec<String>| lines.iter().all(|line| line.chars().count() <= WIDTH);
-    let lines = (SHORTEST_ENDS..=LONGEST_ENDS)
-        .rev()
-        .map(table)
+    let lines = [true, false]
+        .into_iter()
+        .flat_map(|shares| {
+            let lengths = (SHORTEST_ENDS..=LONGEST_ENDS).rev();
+            lengths.map(move |ends| table(ends, shares).lines())
+        })
         .find(fits)
-        .unwrap_or_else(|| table(SHORTEST_ENDS));
+        .unwrap_or_else(|| {
+            let mut narrow = table(SHORTEST_ENDS, false);
+            narrow.fit(WIDTH);
+            narrow.lines()
+        });
     for (index, line) in lines.iter().enumerate() {
         let emphasis = (index == 0).then_some(Emphasis::Quiet);
         match emphasis {
@@ -252,7 +259,7 @@ impl Alike<'_> {
             && is_near(received(first), received(other))
     }
 
-    fn cells(&self, ends: usize, one_client: bool) -> [String; 7] {
+    fn cells(&self, ends: usize, one_client: bool, shares: bool) -> [String; 7] {
         let middle = |value: fn(&Connection) -> Option<f64>| {
             let values = self
                 .members
@@ -263,6 +270,9 @@ impl Alike<'_> {
         let first = self.members.first();
         let mostly = first.and_then(|first| {
             let name = dominant(first)?;
+            if !shares {
+                return Some(name.to_string());
+            }
             let shares = self
                 .members
                 .iter()

@@ -8,6 +8,29 @@ fn the_end_of_a_lab_run() {
     insta::assert_snapshot!(lab(&examples::lab(), Style::Plain));
 }
 
+/// A relay that took 0.2 % longer was told to be "1 times slower".
+#[test]
+fn arms_that_take_the_same_time_are_as_fast() {
+    for (share, words) in [
+        (1.002, "That is as fast and"),
+        (0.998, "That is as fast and"),
+        (1.02, "That is 1.02 times slower and"),
+        (0.5, "That is 2 times faster and"),
+    ] {
+        let mut document = examples::lab();
+        let arms = &mut document.cells[0].arms;
+        let direct = arms
+            .iter()
+            .find(|arm| arm.name == "direct")
+            .unwrap()
+            .median_s;
+        let relay = arms.iter_mut().find(|arm| arm.name == "relay").unwrap();
+        relay.median_s = direct.map(|median| median * share);
+        let told = lab(&document, Style::Plain).replace('\n', " ");
+        assert!(told.contains(words), "{share}: {told}");
+    }
+}
+
 #[test]
 fn the_end_of_a_sweep_of_streams() {
     insta::assert_snapshot!(lab(&sweep::document(1, 2), Style::Plain));
@@ -55,6 +78,35 @@ fn lines_stay_within_their_columns() {
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
+    }
+}
+
+/// With long numbers in every cell, the shares at the end made lines of 85 columns.
+#[test]
+fn wide_cells_leave_out_shares_and_keep_the_limit_s_name() {
+    let crowd = (0..10_000).map(|number| {
+        let mut one = examples::connection(number, 0.0, 1_048_576);
+        one.id = 123_456 + number;
+        one.client.host = "2001:db8:1:2:3:4:5:6".into();
+        one.server.host = "2001:db8:aaaa:bbbb:cccc:dddd:eeee:1".into();
+        one.rtt.handshake_s = Some(0.73456);
+        for way in [
+            &mut one.directions.client_to_server,
+            &mut one.directions.server_to_client,
+        ] {
+            way.dominant = Some(record::LimitName::CongestionAvoidance);
+        }
+        one
+    });
+    let mut other = examples::connection(1, 0.0, 20);
+    other.client.host = "192.0.2.99".into();
+    let document = examples::document(crowd.chain([other]).collect(), Vec::new());
+    let text = explain(&document, Style::Plain);
+    let rows = || text.lines().filter(|line| line.contains("  10000  "));
+    assert_eq!(rows().count(), 1, "{text}");
+    assert!(rows().all(|row| row.ends_with("congestion-avoidance")));
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
     }
 }
 

@@ -9,7 +9,7 @@ use units::Span;
 
 /// Tell from a capture where each second of a transfer went, and what would help.
 ///
-/// Reads pcap and pcapng (gzip and zstd too) and the text that tcpdump prints. Nothing is resolved or
+/// Reads pcap and pcapng (gzip, zstd and lz4 too) and the text that tcpdump prints. Nothing is resolved or
 /// sent: the answer depends on the capture alone.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

@@ -1,6 +1,7 @@
 //! `longhaul explain how-to-capture`: the right command for the host where the capture has to be made.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use super::arguments::{CapturePlace, HowToCapture};
@@ -24,12 +25,19 @@ fn recipe(asked: &HowToCapture) -> String {
         CapturePlace::Bigip => big_ip(asked),
         CapturePlace::Aix => aix(asked),
     };
+    let files = match asked.on {
+        // tcpdump -C and -W number the files.
+        CapturePlace::Linux => "'slow.pcap*'",
+        CapturePlace::Macos | CapturePlace::Windows | CapturePlace::Bigip | CapturePlace::Aix => {
+            "slow.pcap"
+        }
+    };
     // Writing to a String cannot fail.
     let _ = write!(
         text,
         "\n\
          Then:\n  \
-           longhaul explain slow.pcap\n\
+           longhaul explain {files}\n\
          \n\
          Start it before the connection opens: options and window scale stand only in the SYN.\n\
          Capture on the sending host if you can: only there the moments of sending are true.\n\
@@ -47,7 +55,7 @@ fn linux(asked: &HowToCapture) -> String {
            tcpdump -n -i {interface} -s {SNAPLEN} -C 200 -W 10 -w slow.pcap {filter}\n\
          Inside a container or pod, from its host:\n  \
            nsenter -t PID -n tcpdump -n -i any -s {SNAPLEN} -w slow.pcap {filter}\n\
-         With -C and -W the files are slow.pcap0, slow.pcap1 and so on: give all of them, in order.\n"
+         With -C and -W the files are slow.pcap0, slow.pcap1 and so on; they are put in order when read.\n"
     )
 }
 
@@ -61,18 +69,22 @@ fn macos(asked: &HowToCapture) -> String {
 }
 
 fn windows(asked: &HowToCapture) -> String {
+    // Neither resolves names.
+    let host = asked.host.as_ref().map(|host| match host.parse() {
+        Ok(IpAddr::V4(address)) => (address.to_string(), "IPv4"),
+        Ok(IpAddr::V6(address)) => (address.to_string(), "IPv6"),
+        Err(_) => (format!("ADDRESS-OF-{host}"), "IPv4"),
+    });
     let mut packet = String::new();
-    if let Some(host) = &asked.host {
-        let _ = write!(packet, " -i {host}");
+    if let Some((address, _)) = &host {
+        let _ = write!(packet, " -i {address}");
     }
     packet.push_str(" -t TCP");
     if let Some(port) = asked.port {
         let _ = write!(packet, " -p {port}");
     }
-    let address = asked
-        .host
-        .as_ref()
-        .map(|host| format!(" IPv4.Address={host}"))
+    let address = host
+        .map(|(address, version)| format!(" {version}.Address={address}"))
         .unwrap_or_default();
     format!(
         "On Windows 10 2004, Server 2019 and later, in an administrator's prompt:\n  \
@@ -166,6 +178,28 @@ mod tests {
             assert!(text.lines().all(|line| line.len() <= 100), "{text}");
             assert!(text.lines().count() < 24, "{text}");
         }
+    }
+
+    #[test]
+    fn windows_gets_addresses_of_either_family_and_is_told_where_a_name_stands() {
+        let said = |host: &str| {
+            let mut asked = asked(CapturePlace::Windows);
+            asked.host = Some(host.to_owned());
+            recipe(&asked)
+        };
+        assert!(said("203.0.113.7").contains("IPv4.Address=203.0.113.7"));
+        assert!(said("2001:db8::7").contains("IPv6.Address=2001:db8::7"));
+        let name = said("store.example");
+        assert!(
+            name.contains("-i ADDRESS-OF-store.example -t TCP"),
+            "{name}"
+        );
+    }
+
+    #[test]
+    fn rotated_files_are_read_by_their_pattern() {
+        let text = recipe(&asked(CapturePlace::Linux));
+        assert!(text.contains("longhaul explain 'slow.pcap*'"), "{text}");
     }
 
     #[test]
