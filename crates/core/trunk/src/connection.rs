@@ -7,6 +7,7 @@ use units::{Bytes as Size, Rate, Time};
 
 use crate::ConnectionId;
 use crate::decoder::Decoder;
+use crate::holding::Ledger;
 use crate::pace::{Mark, Pace};
 use crate::padding::Warmth;
 use crate::rein::Rein;
@@ -27,6 +28,8 @@ pub(crate) struct Connection {
     pub(crate) hot_told: bool,
     /// How fast it got.
     pub(crate) warmth: Warmth,
+    /// What holds it back.
+    pub(crate) ledger: Ledger,
     /// How fast its socket may pace.
     pub(crate) rein: Rein,
     /// How much its socket may hold unsent.
@@ -180,6 +183,7 @@ impl Connection {
             peer_retired: false,
             hot_told: false,
             warmth: Warmth::default(),
+            ledger: Ledger::new(now),
             rein: Rein::default(),
             reserve: Reserve::default(),
             fifo: VecDeque::new(),

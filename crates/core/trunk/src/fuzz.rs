@@ -10,9 +10,15 @@ use crate::frame::Frame;
 use crate::preface::{Limits, VERSIONS};
 use crate::{Capabilities, Config, ConnectionId, DigestKind, Hello, Preface, Read, Session, Trunk};
 
-/// Reads any bytes as a preface and, cut in pieces by their first byte, as frames. Whatever can be read can
-/// be written again, and reads the same.
+/// Reads any bytes as a preface and, cut in pieces by their first byte, as frames; then once more with checksums that
+/// hold, which no chance brings about. Whatever can be read can be written again, and reads the same.
 pub fn fuzz_decode(bytes: &[u8]) {
+    read(bytes);
+    read(&with_checksums(bytes));
+    read(&preface_around(bytes));
+}
+
+fn read(bytes: &[u8]) {
     if let Ok(Some((preface, len))) = Preface::decode(bytes) {
         assert!(len <= bytes.len());
         assert_eq!(
@@ -33,6 +39,47 @@ pub fn fuzz_decode(bytes: &[u8]) {
             check_round_trip(&frame, &payload);
         }
     }
+}
+
+/// The same bytes as frames, each of which says of itself how long it is; the first byte stays as it is.
+fn with_checksums(bytes: &[u8]) -> Vec<u8> {
+    let Some((&cut, mut rest)) = bytes.split_first() else {
+        return Vec::new();
+    };
+    let mut frames = Vec::from([cut]);
+    while let Some((head, behind)) = rest.split_first_chunk::<8>() {
+        let [kind, a, b, c, ..] = *head;
+        let said = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(0);
+        let (body, after) = behind.split_at(said % (behind.len() + 1));
+        frames.extend_from_slice(&sealed(kind, body));
+        rest = after;
+    }
+    frames
+}
+
+/// A frame as [`Decoder`] takes it.
+fn sealed(kind: u8, body: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = u32::try_from(body.len()).unwrap_or(0).to_be_bytes();
+    let mut frame = Vec::from([kind, a, b, c]);
+    let crc = crate::digest::crc32c([frame.as_slice(), body]);
+    frame.extend_from_slice(&crc.to_be_bytes());
+    frame.extend_from_slice(body);
+    frame
+}
+
+/// A preface that has these bytes for its kind, its versions and its body.
+fn preface_around(bytes: &[u8]) -> Vec<u8> {
+    let Some(([kind, oldest, newest], body)) = bytes.split_first_chunk::<3>() else {
+        return Vec::new();
+    };
+    let length = u16::try_from(body.len()).unwrap_or(u16::MAX).to_be_bytes();
+    let mut preface = Vec::from(*b"\x8bLTrnk\r\n");
+    preface.extend_from_slice(&[kind % 4, *oldest, *newest, 0]);
+    preface.extend_from_slice(&length);
+    preface.extend_from_slice(body);
+    let crc = crate::digest::crc32c([preface.as_slice()]);
+    preface.extend_from_slice(&crc.to_be_bytes());
+    preface
 }
 
 pub(crate) fn check_round_trip(frame: &Frame, payload: &[Bytes]) {
@@ -136,7 +183,6 @@ fn drive(trunk: &mut Trunk, now: Time) {
 /// A frame with a right checksum: kind and body from these bytes, small numbers more often than large ones.
 fn chosen(words: &[u8]) -> Bytes {
     let (&kind, body) = words.split_first().unwrap_or((&0, &[]));
-    let mut frame: Vec<u8> = Vec::new();
     let kind = match kind % 17 {
         kind @ 0..11 => kind,
         kind => 0x40 + kind - 11,
@@ -158,11 +204,5 @@ fn chosen(words: &[u8]) -> Bytes {
         // A summary ends with a digest.
         written.resize(24 + 32, 0);
     }
-    let len = u32::try_from(written.len()).unwrap_or(0);
-    let [_, a, b, c] = len.to_be_bytes();
-    frame.extend_from_slice(&[kind, a, b, c]);
-    let crc = crate::digest::crc32c([frame.as_slice(), written.as_slice()]);
-    frame.extend_from_slice(&crc.to_be_bytes());
-    frame.extend_from_slice(&written);
-    frame.into()
+    sealed(kind, &written).into()
 }

@@ -41,6 +41,7 @@ mod event;
 mod field;
 mod flight;
 mod frame;
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod guard;
 mod holding;

@@ -10,6 +10,10 @@ use crate::frame::Summary;
 /// Writes below this are gathered into one buffer: a thousand keystrokes must not be a thousand allocations.
 const SMALL: usize = 4 << 10;
 
+/// Where more follows, a chunk ends at a multiple of this: BLAKE3 hashes sixteen of its chunks of 1 KiB at a time, and the
+/// peer hashes each of ours as it comes.
+const ALIGNMENT: usize = 16 << 10;
+
 /// One stream's bytes from this end's application to the trunk.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -72,6 +76,8 @@ impl Outgoing {
 
     pub(crate) fn push(&mut self, bytes: Bytes) {
         self.queued += bytes.len() as u64;
+        // As much at a time as there is: the digest costs half as much again in small pieces.
+        self.hasher.update(&bytes);
         if bytes.len() < SMALL {
             self.tail.extend_from_slice(&bytes);
             if self.tail.len() >= SMALL {
@@ -93,6 +99,7 @@ impl Outgoing {
     /// The next at most `max` bytes, with their offset.
     pub(crate) fn chunk(&mut self, max: usize) -> (u64, Vec<Bytes>) {
         let offset = self.sent;
+        let max = self.align(max);
         let mut left = max;
         let mut pieces = Vec::new();
         self.flush_tail();
@@ -104,7 +111,6 @@ impl Outgoing {
                 self.queue.pop_front();
             }
             left -= piece.len();
-            self.hasher.update(&piece);
             pieces.push(piece);
         }
         let len = (max - left) as u64;
@@ -112,6 +118,17 @@ impl Outgoing {
         self.sent += len;
         self.in_flight += len;
         (offset, pieces)
+    }
+
+    /// `max`, or somewhat less where a chunk of `max` bytes would end away from the [`ALIGNMENT`].
+    fn align(&self, max: usize) -> usize {
+        let end = self.sent + max as u64;
+        let beyond = usize::try_from(end % ALIGNMENT as u64).unwrap_or(0);
+        if self.queued > max as u64 && beyond < max {
+            max - beyond
+        } else {
+            max
+        }
     }
 
     /// Bytes that are not with the peer yet, for all this end knows.
@@ -194,5 +211,32 @@ impl Outgoing {
             End::Sent(summary) | End::Confirmed(summary) => Some(summary),
             End::Open | End::Wanted => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn chunks_end_at_the_alignment_while_more_follows_and_none_is_held_back() {
+        const MOST: usize = 64 << 10;
+        let mut outgoing = Outgoing::new(DigestKind::Blake3, u64::MAX);
+        let mut next = |len: usize| {
+            outgoing.push(Bytes::from(vec![7; len]));
+            let mut ends = Vec::new();
+            while outgoing.queued() > 0 {
+                let (offset, pieces) = outgoing.chunk(MOST);
+                let len: usize = pieces.iter().map(Bytes::len).sum();
+                assert!(0 < len && len <= MOST, "{len}");
+                ends.push(offset + len as u64);
+            }
+            ends
+        };
+        assert_eq!(next(5_000), [5_000], "what there is leaves at once");
+        assert_eq!(next(150_000), [65_536, 131_072, 155_000]);
+        assert_eq!(next(20), [155_020]);
     }
 }

@@ -112,6 +112,48 @@ fn carries_chunk(frame: &Frame) -> bool {
     )
 }
 
+/// The files of a folder of the corpus.
+fn corpus(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = std::format!("{}/corpus/{folder}", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(folder).unwrap();
+    files
+        .map(|file| {
+            let file = file.unwrap();
+            let name = file.file_name().into_string().unwrap();
+            (name, std::fs::read(file.path()).unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn no_file_of_the_corpus_breaks_a_decoder_or_a_trunk() {
+    let (decode, peer) = (corpus("decode"), corpus("peer"));
+    assert!(decode.len() >= 12, "{} files", decode.len());
+    assert!(peer.len() >= 10, "{} files", peer.len());
+    for (_, bytes) in decode.iter().chain(&peer) {
+        fuzz_decode(bytes);
+        fuzz_peer(bytes);
+    }
+    // They reach what they are named for.
+    let named = |name: &str| {
+        let mut files = decode.iter();
+        &files.find(|(file, _)| file == name).unwrap().1
+    };
+    for name in ["hello", "welcome", "refusal"] {
+        assert!(
+            matches!(Preface::decode(named(name)), Ok(Some(_))),
+            "{name}"
+        );
+    }
+    let mut decoder = Decoder::default();
+    decoder.push(Bytes::copy_from_slice(&named("every-frame")[1..]));
+    let mut read = 0;
+    while decoder.frame(DigestKind::Blake3).unwrap().is_some() {
+        read += 1;
+    }
+    assert_eq!(read, 16, "a frame of each kind");
+}
+
 proptest! {
     #[test]
     fn every_frame_reads_as_it_was_written(frame in frame(), payload in proptest::collection::vec(any::<u8>(), 0..3000), at in 0_usize..3000) {

@@ -520,6 +520,7 @@ impl Trunk {
             }
             link.totals.retransmitted = seen.retransmitted.get();
             link.seen = Some(seen);
+            self.judge_connection(connection, now);
             self.tell_hot(connection);
             self.fit_first_window();
             self.watch(connection, &seen, now);

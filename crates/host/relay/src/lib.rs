@@ -37,6 +37,8 @@ mod door;
 mod ending;
 mod event;
 mod exchange;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod host;
 mod http;
 mod http2;

@@ -15,6 +15,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use relay::trunk::{Inherited, TrunkConfig};
 use relay::{
@@ -32,6 +33,8 @@ use signals::Signals;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use voice::{Speech, Voice};
+
+pub(super) use line::{bit_rate, size};
 
 pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
     match arguments.command {
@@ -283,7 +286,7 @@ fn serve(
     successor::remember_program();
     let sockets = sys::supervision::take_listeners()
         .environment("cannot take over the listeners of whoever started this")?;
-    attend(as_json, |runtime, voice, signals| {
+    attend(as_json, None, |runtime, voice, signals| {
         let listener = supervisor::told_as_well(voice.listener());
         let failed = voice.listener();
         let (orders, given) = mpsc::channel(1);
@@ -304,7 +307,11 @@ pub(crate) fn serve_trunk(config: TrunkConfig, as_json: bool) -> Result<ExitCode
         passage: sys::supervision::take_passage()
             .environment("cannot pass anything back to the process before this one")?,
     };
-    attend(as_json, |runtime, voice, signals| {
+    // What one thread carries (docs/trunk.md) is enough for most sites, and on a host of two processors one is quicker
+    // than two.
+    let halved = || thread::available_parallelism().map_or(1, |count| count.get().div_ceil(2));
+    let threads = config.threads.unwrap_or_else(halved);
+    attend(as_json, Some(threads), |runtime, voice, signals| {
         let listener = supervisor::told_as_well(voice.listener());
         let failed = voice.listener();
         let (orders, given) = mpsc::channel(1);
@@ -317,8 +324,11 @@ pub(crate) fn serve_trunk(config: TrunkConfig, as_json: bool) -> Result<ExitCode
 
 /// What every serving process has around it: a runtime, signals, a supervisor that hears from it, and events
 /// that go to stdout as JSON lines, or to the log.
+///
+/// `threads` work, or as many as there are processors.
 fn attend<S: Speech, E: Into<anyhow::Error>>(
     as_json: bool,
+    threads: Option<usize>,
     serve: impl FnOnce(&Runtime, &Voice<S>, Signals) -> Result<(), E>,
 ) -> Result<ExitCode, Failure> {
     if !as_json {
@@ -331,7 +341,11 @@ fn attend<S: Speech, E: Into<anyhow::Error>>(
              memory ({error}); `ulimit -l unlimited` or `LimitMEMLOCK=infinity` in its unit allows it"
         );
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder
         .enable_all()
         .build()
         .environment("cannot start the runtime")?;

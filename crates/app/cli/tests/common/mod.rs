@@ -12,6 +12,7 @@ pub mod trunk;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -70,6 +71,13 @@ pub fn field_data() -> Option<PathBuf> {
         folder.display()
     );
     Some(folder)
+}
+
+/// One lab at a time in a test binary: two would measure each other.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LAB: Mutex<()> = Mutex::new(());
+    // A test that failed has not made the lab unusable.
+    LAB.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The repository's root.

@@ -1,4 +1,4 @@
-//! What holds each stream back, and the guard over the whole trunk.
+//! What holds each stream and each connection back, and the guard over the whole trunk.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,34 @@ use crate::connection::Connection;
 use crate::guard::{Change, Sight};
 use crate::holding::Holding;
 use crate::stream::Stream;
-use crate::{ConnectionId, Event, Observation, StreamId};
+use crate::{ConnectionId, Event, Holds, Observation, StreamId};
+
+/// What its socket holds unsent waits for the peer's window or for the path; where nothing waits, all is on its way.
+fn holding_of(link: &Connection) -> Holding {
+    /// No room for a full segment of any common path is none.
+    const SEGMENT: u64 = 1_460;
+    if link.is_stalled() {
+        return Holding::Outage;
+    }
+    let Some(seen) = link.seen else {
+        return Holding::Application;
+    };
+    if seen.unsent.get() == 0 {
+        return if seen.unacknowledged.get() == 0 {
+            Holding::Application
+        } else {
+            Holding::Propagation
+        };
+    }
+    let wanted = seen.unacknowledged.get().saturating_add(SEGMENT);
+    if seen.peer_window.is_some_and(|window| window.get() < wanted) {
+        return Holding::Receiver;
+    }
+    match link.warmth.full() {
+        Some(_) => Holding::Path,
+        None => Holding::Warming,
+    }
+}
 
 impl Trunk {
     /// Notes what holds a stream back from now on. `turn` is a connection that is being written to, which stands
@@ -30,6 +57,24 @@ impl Trunk {
         for stream in streams {
             self.judge(stream, None, now);
         }
+        for link in self.connections.values_mut() {
+            let holding = holding_of(link);
+            link.ledger.turn(holding, now);
+        }
+    }
+
+    /// Notes what holds a connection back from now on, by what the driver has seen of its socket.
+    pub(super) fn judge_connection(&mut self, connection: ConnectionId, now: Time) {
+        if let Some(link) = self.connections.get_mut(&connection) {
+            let holding = holding_of(link);
+            link.ledger.turn(holding, now);
+        }
+    }
+
+    /// What has held a connection's sending back since it came up; `None` if it is gone.
+    pub fn connection_held_by(&self, connection: ConnectionId, now: Time) -> Option<Holds> {
+        let link = self.connections.get(&connection)?;
+        Some(link.ledger.until(now))
     }
 
     fn holding(&self, state: &Stream, turn: Option<&Connection>) -> Holding {

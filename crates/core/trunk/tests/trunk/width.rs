@@ -120,3 +120,43 @@ fn padding_stops_when_the_windows_hold_the_path_and_never_exceeds_its_budget() {
         "{again} after {before}"
     );
 }
+
+#[test]
+fn what_holds_a_connection_back_is_told_by_its_socket() {
+    let mut world = World::new(Config::default(), PATH);
+    let up = |world: &World| world.links.first().and_then(|link| link.ids[0]);
+    assert!(world.run(Duration::from_secs(1), |world| up(world).is_some()));
+    let id = up(&world).unwrap();
+    let before = world
+        .near
+        .connection_held_by(id, world.now)
+        .unwrap()
+        .total();
+    let began = world.now;
+    // Unsent and unacknowledged bytes, and the peer's window, for so many seconds.
+    let mut see = |unsent, unacknowledged, window, seconds| {
+        let seen = Observation {
+            unsent: Bytes::new(unsent),
+            unacknowledged: Bytes::new(unacknowledged),
+            peer_window: Some(Bytes::new(window)),
+            ..Observation::default()
+        };
+        world.near.observe(id, seen, world.now);
+        world.run(Duration::from_secs(seconds), |_| false);
+    };
+    see(0, 0, 65_536, 2);
+    see(50_000, 64_800, 65_536, 3);
+    see(0, 64_800, 65_536, 1);
+    see(50_000, 20_000, 65_536, 4);
+    let held = world.near.connection_held_by(id, world.now).unwrap();
+    let whole = |span: Duration| span.as_millis().div_ceil(100) / 10;
+    assert_eq!(whole(held.receiver), 3, "{held:?}");
+    assert_eq!(whole(held.propagation), 1, "{held:?}");
+    assert_eq!(whole(held.warming), 4, "{held:?}");
+    assert_eq!(
+        held.path,
+        Duration::ZERO,
+        "its full rate is not known: {held:?}"
+    );
+    assert_eq!(held.total(), before + world.now.since(began));
+}

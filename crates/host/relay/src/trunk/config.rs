@@ -34,6 +34,11 @@ pub struct TrunkConfig {
     pub status: Option<SocketAddr>,
     /// How often every trunk is probed with data; never where `None`.
     pub probe_every: Option<Duration>,
+    /// On how many threads the ends work together; for whoever makes the runtime to choose where `None`.
+    ///
+    /// A stream's task and its WAN connections' wake each other all the time, and it costs much more from one
+    /// thread to another than within one.
+    pub threads: Option<usize>,
 }
 
 /// The end that dials, at the site of most clients.
@@ -131,6 +136,9 @@ struct Document {
     /// See [`TrunkConfig::probe_every`].
     #[serde(skip_serializing_if = "Option::is_none")]
     probe_every: Option<Span>,
+    /// See [`TrunkConfig::threads`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    threads: Option<usize>,
     /// TCP profiles beside the built-in ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     profiles: BTreeMap<String, RawTcpProfile>,
@@ -178,12 +186,14 @@ impl TrunkConfig {
         });
         let status = options::status(document.status.as_deref(), &mut problems);
         let probe_every = options::probe_every(document.probe_every, &mut problems);
+        let threads = options::threads(document.threads, &mut problems);
         if problems.is_empty() {
             Ok(Self {
                 near,
                 far,
                 status,
                 probe_every,
+                threads,
             })
         } else {
             Err(ConfigError::Invalid(problems))

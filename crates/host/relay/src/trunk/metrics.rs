@@ -97,6 +97,7 @@ pub(super) fn write(exposed: &Exposed) -> String {
             }
         }
     }
+    write_connection_limits(&mut text, &exposed.trunks);
     write_counts(&mut text, &exposed.counts);
     write_health(&mut text, &exposed.health);
     if let Some(usage) = &exposed.usage {
@@ -198,6 +199,26 @@ fn write_trunks(text: &mut String, trunks: &[OneTrunk]) {
                 ("limit", &limit),
             ];
             family.add(&labels, seconds);
+        }
+    }
+}
+
+fn write_connection_limits(text: &mut String, trunks: &[OneTrunk]) {
+    let help = "Time for which this limit held a WAN connection's sending back.";
+    let mut family = Family::new(text, "longhaul_wan_limit_seconds_total", "counter", help);
+    for trunk in trunks {
+        for one in &trunk.connections {
+            let number = one.connection.to_string();
+            for (limit, seconds) in &one.limits_s {
+                let limit = limit.to_string();
+                let labels = [
+                    ("trunk", trunk.trunk.as_str()),
+                    ("session", &trunk.session),
+                    ("connection", &number),
+                    ("limit", &limit),
+                ];
+                family.add(&labels, seconds);
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ use super::phase::{self, Phase};
 use super::shield::{Answerer, Dialler, SecurityError};
 use super::site::{Choose, Entrance, FAREWELL, Site};
 use super::status::{Desk, Trunks, Watched};
-use super::watch::{self as onlook, Health};
+use super::watch::{self as onlook, Health, Minute};
 use crate::event::{Event, Events};
 use crate::{RunError, door};
 
@@ -144,7 +144,8 @@ pub async fn run(
     let mut onlookers = JoinSet::new();
     // Those who speak for the process as a whole; where it is succeeded, another does.
     let mut speakers = JoinSet::new();
-    onlookers.spawn(onlook::sample(Arc::clone(&trunks), Arc::clone(&account)));
+    let minute = Arc::new(Minute::new(Arc::clone(&trunks)));
+    onlookers.spawn(onlook::sample(Arc::clone(&minute), Arc::clone(&account)));
     if let Some(every) = config.probe_every {
         let (trunks, health) = (Arc::clone(&trunks), Arc::clone(&health));
         speakers.spawn(onlook::probe(trunks, health, every, Arc::clone(&events)));
@@ -158,6 +159,7 @@ pub async fn run(
             trunks,
             account,
             health,
+            minute,
         };
         speakers.spawn(answers::serve(listener, desk, phase.subscribe()));
     }

@@ -15,7 +15,7 @@ use super::engine::{About, Engine};
 use super::event::limits;
 use super::metrics::{self, Exposed};
 use super::tunnel::Application;
-use super::watch::Health;
+use super::watch::{Health, Minute};
 
 /// Whoever can name the trunks of this process, and what may be reached through each.
 pub(super) type Trunks = Arc<dyn Fn() -> Vec<Watched> + Send + Sync>;
@@ -107,6 +107,8 @@ pub struct OneConnection {
     pub peer_window_bytes: Option<u64>,
     /// In the send buffer, not yet sent.
     pub unsent_bytes: Option<u64>,
+    /// What has held its sending back since it came up, as its socket told whenever it was looked at.
+    pub limits_s: LimitSeconds,
 }
 
 /// A stream that is open.
@@ -153,6 +155,7 @@ pub(super) struct Desk {
     pub(super) trunks: Trunks,
     pub(super) account: Arc<Account>,
     pub(super) health: Arc<Health>,
+    pub(super) minute: Arc<Minute>,
 }
 
 // === impl Desk ===
@@ -178,7 +181,12 @@ impl Desk {
     }
 
     pub(super) fn history(&self) -> TrunkHistory {
-        self.account.history()
+        let mut history = self.account.history();
+        // Whoever asks now must not wait for the minute to be over.
+        for (trunk, sample) in self.minute.so_far() {
+            history.trunks.entry(trunk).or_default().push(sample);
+        }
+        history
     }
 
     pub(super) fn metrics(&self) -> String {
@@ -232,7 +240,10 @@ fn status(engine: &Engine) -> OneTrunk {
         retransmitted_bytes: reading.totals.retransmitted,
         padding_bytes: reading.totals.padding,
         limits_s: limits(&reading.held_by),
-        connections: connections.iter().map(OneConnection::from).collect(),
+        connections: connections
+            .iter()
+            .map(|status| connection(engine, status))
+            .collect(),
     }
 }
 
@@ -258,32 +269,32 @@ fn stream(engine: &Engine, id: StreamId, status: &StreamStatus, about: About) ->
     }
 }
 
-impl From<&ConnectionStatus> for OneConnection {
-    fn from(status: &ConnectionStatus) -> Self {
-        let seen = status.observation;
-        let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
-        Self {
-            connection: status.connection.number(),
-            ready: status.ready,
-            hot: status.heat == Heat::Hot,
-            stalled: status.stalled,
-            rtt_s: seconds(status.smoothed),
-            min_rtt_s: seconds(status.round_trip),
-            delivery_bps: status.rate.map(Rate::bits_per_s),
-            in_flight_bytes: status.in_flight.get(),
-            sent_bytes: status.totals.sent,
-            received_bytes: status.totals.received,
-            repeated_bytes: status.totals.repeated,
-            padding_bytes: status.totals.padding,
-            retransmitted_bytes: status.totals.retransmitted,
-            cwnd_bytes: seen
-                .and_then(|seen| seen.congestion_window)
-                .map(units::Bytes::get),
-            tcp_rtt_s: seconds(seen.and_then(|seen| seen.round_trip)),
-            peer_window_bytes: seen
-                .and_then(|seen| seen.peer_window)
-                .map(units::Bytes::get),
-            unsent_bytes: seen.map(|seen| seen.unsent.get()),
-        }
+fn connection(engine: &Engine, status: &ConnectionStatus) -> OneConnection {
+    let held_by = engine.with(|trunk, now| trunk.connection_held_by(status.connection, now));
+    let seen = status.observation;
+    let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+    OneConnection {
+        connection: status.connection.number(),
+        ready: status.ready,
+        hot: status.heat == Heat::Hot,
+        stalled: status.stalled,
+        rtt_s: seconds(status.smoothed),
+        min_rtt_s: seconds(status.round_trip),
+        delivery_bps: status.rate.map(Rate::bits_per_s),
+        in_flight_bytes: status.in_flight.get(),
+        sent_bytes: status.totals.sent,
+        received_bytes: status.totals.received,
+        repeated_bytes: status.totals.repeated,
+        padding_bytes: status.totals.padding,
+        retransmitted_bytes: status.totals.retransmitted,
+        cwnd_bytes: seen
+            .and_then(|seen| seen.congestion_window)
+            .map(units::Bytes::get),
+        tcp_rtt_s: seconds(seen.and_then(|seen| seen.round_trip)),
+        peer_window_bytes: seen
+            .and_then(|seen| seen.peer_window)
+            .map(units::Bytes::get),
+        unsent_bytes: seen.map(|seen| seen.unsent.get()),
+        limits_s: limits(&held_by.unwrap_or_default()),
     }
 }

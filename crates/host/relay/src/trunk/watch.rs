@@ -2,11 +2,12 @@
 //! the configuration says.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use trunk::{Holds, Totals};
+use units::{Bytes, Rate};
 
 use super::account::{Account, Sample, unix_now};
 use super::echo::{self, Probe};
@@ -59,7 +60,7 @@ impl Health {
             .retain(|name, _| watched.iter().any(|trunk| trunk.engine.name == *name));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Found>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Found>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -89,22 +90,79 @@ pub(super) async fn probe(trunks: Trunks, health: Arc<Health>, every: Duration, 
 }
 
 /// Adds a sample of every trunk to its history each minute, for ever.
-pub(super) async fn sample(trunks: Trunks, account: Arc<Account>) {
+pub(super) async fn sample(minute: Arc<Minute>, account: Arc<Account>) {
     let mut ticks = ticks(SAMPLE_EVERY);
-    let mut before: BTreeMap<String, Reading> = BTreeMap::new();
     loop {
         ticks.tick().await;
-        let mut now = BTreeMap::new();
-        for Watched { engine, .. } in trunks() {
+        for (name, sample) in minute.end() {
+            account.remember(&name, sample);
+        }
+    }
+}
+
+/// The minute that is under way.
+pub(super) struct Minute {
+    trunks: Trunks,
+    begun: Mutex<Begun>,
+}
+
+/// How all trunks were at its beginning.
+struct Begun {
+    at: Instant,
+    readings: BTreeMap<String, Reading>,
+}
+
+// === impl Minute ===
+
+impl Minute {
+    pub(super) fn new(trunks: Trunks) -> Self {
+        let begun = Begun {
+            at: Instant::now(),
+            readings: BTreeMap::new(),
+        };
+        Self {
+            trunks,
+            begun: Mutex::new(begun),
+        }
+    }
+
+    /// What has happened on every trunk since it began.
+    pub(super) fn so_far(&self) -> BTreeMap<String, Sample> {
+        let readings = self.readings();
+        self.lock().samples(&readings, Instant::now())
+    }
+
+    /// The same, and another one begins.
+    fn end(&self) -> BTreeMap<String, Sample> {
+        let (readings, at) = (self.readings(), Instant::now());
+        let mut begun = self.lock();
+        let samples = begun.samples(&readings, at);
+        *begun = Begun { at, readings };
+        samples
+    }
+
+    fn readings(&self) -> BTreeMap<String, Reading> {
+        let mut now: BTreeMap<String, Reading> = BTreeMap::new();
+        for Watched { engine, .. } in (self.trunks)() {
             // Sessions of one far end stand under its name together.
-            let reading: &mut Reading = now.entry(engine.name.clone()).or_default();
+            let reading = now.entry(engine.name.clone()).or_default();
             reading.add(&engine.reading());
         }
-        for (name, reading) in &now {
-            let earlier = before.get(name).cloned().unwrap_or_default();
-            account.remember(name, reading.since(&earlier));
-        }
-        before = now;
+        now
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Begun> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Begun {
+    fn samples(&self, now: &BTreeMap<String, Reading>, at: Instant) -> BTreeMap<String, Sample> {
+        let span = at.saturating_duration_since(self.at);
+        let earlier = |name| self.readings.get(name).cloned().unwrap_or_default();
+        now.iter()
+            .map(|(name, reading)| (name.clone(), reading.since(&earlier(name), span)))
+            .collect()
     }
 }
 
@@ -143,15 +201,16 @@ impl Reading {
         self.held_by += other.held_by;
     }
 
-    /// What happened since `earlier`, a minute ago. A session that has begun anew counts from zero.
-    fn since(&self, earlier: &Self) -> Sample {
+    /// What happened since `earlier`, `span` ago. A session that has begun anew counts from zero.
+    fn since(&self, earlier: &Self, span: Duration) -> Sample {
         let per_second = |now: u64, before: u64| {
-            now.saturating_sub(before).saturating_mul(8) / SAMPLE_EVERY.as_secs()
+            let bytes = Bytes::new(now.saturating_sub(before));
+            bytes.checked_per(span).map_or(0, Rate::bits_per_s)
         };
         let (now, before) = (&self.totals, &earlier.totals);
         Sample {
             at_unix_s: unix_now(),
-            seconds: SAMPLE_EVERY.as_secs_f64(),
+            seconds: span.as_secs_f64(),
             up: self.up,
             streams: self.streams,
             connections: self.connections,

@@ -350,11 +350,12 @@ fn settings(options: &[AppliedOption]) -> String {
 }
 
 /// At most three digits, cut, and a decimal unit, for reading: `102 kB`, `2.51 MB`.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
-fn bit_rate(bits_per_s: u64) -> String {
+/// The same for a rate.
+pub(crate) fn bit_rate(bits_per_s: u64) -> String {
     scaled(
         bits_per_s,
         &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s"],

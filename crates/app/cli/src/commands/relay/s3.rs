@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &RelayS3) -> Result<ExitCode, Failure> {
         Some(_) => None,
         None => Some(hop(arguments, &config.origin)?),
     };
-    attend(arguments.json, |runtime, voice, signals| {
+    attend(arguments.json, None, |runtime, voice, signals| {
         let said = Arc::new(voice.listener());
         runtime.block_on(serve(config, hop, said, signals.stop()))
     })

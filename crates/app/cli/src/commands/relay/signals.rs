@@ -18,6 +18,14 @@ pub(super) struct Signals {
     upgrade: Signal,
 }
 
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Asked {
+    Stop,
+    Reload,
+    Upgrade,
+}
+
 // === impl Signals ===
 
 impl Signals {
@@ -32,16 +40,19 @@ impl Signals {
         })
     }
 
+    /// What the next signal asks for.
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.hang_up.recv() => Asked::Reload,
+            _ = self.upgrade.recv() => Asked::Upgrade,
+        }
+    }
+
     /// Resolves at SIGINT or SIGTERM. SIGHUP and SIGUSR2 change nothing where there is nothing to reload or hand over.
     pub(super) async fn stop(mut self) {
-        loop {
-            tokio::select! {
-                _ = self.interrupt.recv() => break,
-                _ = self.terminate.recv() => break,
-                _ = self.hang_up.recv() => {}
-                _ = self.upgrade.recv() => {}
-            }
-        }
+        while self.next().await != Asked::Stop {}
         supervisor::stopping();
     }
 
@@ -54,11 +65,10 @@ impl Signals {
         tell: impl Fn(Event),
     ) {
         loop {
-            tokio::select! {
-                _ = self.interrupt.recv() => break,
-                _ = self.terminate.recv() => break,
-                _ = self.hang_up.recv() => {}
-                _ = self.upgrade.recv() => {
+            match self.next().await {
+                Asked::Stop => break,
+                Asked::Reload => {}
+                Asked::Upgrade => {
                     match successor::of_relay(&orders).await {
                         Ok(process) => {
                             supervisor::succeeded_by(process);
@@ -94,13 +104,7 @@ impl Signals {
     /// stream is lost. After one, this process still obeys SIGINT and SIGTERM.
     pub(super) async fn give_trunk(mut self, orders: Sender<TrunkOrder>, tell: impl Fn(Event)) {
         let mut succeeded = false;
-        loop {
-            tokio::select! {
-                _ = self.interrupt.recv() => break,
-                _ = self.terminate.recv() => break,
-                _ = self.hang_up.recv() => {}
-                _ = self.upgrade.recv() => {}
-            }
+        while self.next().await != Asked::Stop {
             if succeeded {
                 continue;
             }

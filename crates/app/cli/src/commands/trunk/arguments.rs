@@ -205,21 +205,36 @@ pub(crate) struct TrunkStatus {
     pub(crate) json: bool,
 }
 
-/// Show what a running end remembers: every trunk by minute for two days, and the last streams that ended.
+/// Show what a running end remembers: every trunk by minute for two days, and the streams that ended.
+///
+/// What held a stream back is told for what this end sent. Ask the end at the other site about the other
+/// direction.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Why was last night's backup slow?
-  longhaul trunk history --status 127.0.0.1:7070 --last 600")]
+  longhaul trunk history --status 127.0.0.1:7070 --since '14 h' --target backup --slowest")]
 pub(crate) struct TrunkHistory {
     /// The `--status` address of the running relay.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) status: SocketAddr,
 
-    /// How many minutes of each trunk, and how many streams.
-    #[arg(long, value_name = "N", default_value_t = 60)]
-    pub(crate) last: usize,
+    /// Only what was recorded, and ended, this long ago or later, such as "14 h".
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) since: Option<Span>,
 
-    /// Print JSON, all of it.
+    /// Only streams to targets whose name or port contains this.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) target: Option<String>,
+
+    /// Streams that took longest first, instead of the latest last.
+    #[arg(long)]
+    pub(crate) slowest: bool,
+
+    /// How many minutes of each trunk, and how many streams [default: 60; with --since or --json, all].
+    #[arg(long, value_name = "N")]
+    pub(crate) last: Option<usize>,
+
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

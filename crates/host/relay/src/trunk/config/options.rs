@@ -20,6 +20,9 @@ use crate::{Cidr, Target};
 /// Where an end's key and its list of peers are unless something else is said.
 pub const DEFAULT_IDENTITY: &str = "/etc/longhaul/trunk";
 
+/// More than any host for this has processors.
+const THREADS_MAX: usize = 256;
+
 /// See [`NearEnd`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -434,6 +437,14 @@ pub(super) fn probe_every(written: Option<Span>, problems: &mut Vec<String>) -> 
         problems.push("probe-every is below 1 s: probes would be most of the traffic".into());
     }
     Some(every)
+}
+
+/// Threads for all ends together.
+pub(super) fn threads(written: Option<usize>, problems: &mut Vec<String>) -> Option<usize> {
+    if written.is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads)) {
+        problems.push(format!("threads is not between 1 and {THREADS_MAX}"));
+    }
+    written
 }
 
 /// Where the status is read; only from this host, since it names clients and targets.

@@ -164,11 +164,12 @@ fn the_example_has_every_default() {
 #[test]
 fn what_a_trunk_may_do_is_checked_where_it_is_written() {
     let found = problems(&format!(
-        "probe-every = \"10 ms\"\n{NEAR}\n[near.guard]\nqueueing-delay = \"0 s\"\nretransmissions = \"0.01 %\"\n\
+        "probe-every = \"10 ms\"\nthreads = 0\n{NEAR}\n[near.guard]\nqueueing-delay = \"0 s\"\nretransmissions = \"0.01 %\"\n\
          [near.limits]\nmin-wan-connections = 9\n"
     ));
     for part in [
         "probe-every",
+        "threads is not between 1 and 256",
         "guard.queueing-delay",
         "guard.retransmissions",
         "min-wan-connections",
