@@ -30,12 +30,19 @@ struct Target {
     longest: usize,
 }
 
-/// Every fuzz body of the house. A new one needs a line here and a test that replays its corpus.
-const TARGETS: [Target; 10] = [
+/// Every fuzz body of the house. A new one needs a line here and a test that replays its corpus. Those of the relay are
+/// there with `cargo run --package longhaul-xtask --features relay -- fuzz relay`.
+const TARGETS: &[Target] = &[
     Target {
         name: "capture",
         body: capture::fuzz::fuzz_capture,
         corpus: "core/capture/corpus",
+        longest: 4_096,
+    },
+    Target {
+        name: "envelope",
+        body: envelope::fuzz::fuzz_stored,
+        corpus: "core/envelope/corpus",
         longest: 4_096,
     },
     Target {
@@ -49,6 +56,27 @@ const TARGETS: [Target; 10] = [
         body: pipeline::packets,
         corpus: "core/explain/corpus",
         longest: 4_000,
+    },
+    #[cfg(feature = "relay")]
+    Target {
+        name: "relay-config",
+        body: relay::fuzz::fuzz_config,
+        corpus: "host/relay/corpus/config",
+        longest: 400,
+    },
+    #[cfg(feature = "relay")]
+    Target {
+        name: "relay-http",
+        body: relay::fuzz::fuzz_http,
+        corpus: "host/relay/corpus/http",
+        longest: 2_000,
+    },
+    #[cfg(feature = "relay")]
+    Target {
+        name: "relay-proxy-header",
+        body: relay::fuzz::fuzz_proxy_header,
+        corpus: "host/relay/corpus/proxy-header",
+        longest: 200,
     },
     Target {
         name: "script",
@@ -73,6 +101,18 @@ const TARGETS: [Target; 10] = [
         body: tcp::fuzz::fuzz_segments,
         corpus: "core/tcp/corpus/segments",
         longest: 2_000,
+    },
+    Target {
+        name: "trunk-decode",
+        body: trunk::fuzz::fuzz_decode,
+        corpus: "core/trunk/corpus/decode",
+        longest: 2_000,
+    },
+    Target {
+        name: "trunk-peer",
+        body: trunk::fuzz::fuzz_peer,
+        corpus: "core/trunk/corpus/peer",
+        longest: 4_800,
     },
     Target {
         name: "wire-decode",
@@ -163,7 +203,8 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan> {
 }
 
 fn names() -> String {
-    TARGETS.map(|target| target.name).join(", ")
+    let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+    names.join(", ")
 }
 
 /// Feeds one body for `time` and returns in how many places it failed.

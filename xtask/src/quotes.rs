@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// Sections that are cited, by document. One that is missing here has to be looked up first.
-const SECTIONS: [(&str, &[&str]); 31] = [
+const SECTIONS: [(&str, &[&str]); 32] = [
     ("rfc768", &[""]),
     ("rfc1928", &["3"]),
     ("rfc2018", &["3", "4", "8"]),
@@ -29,6 +29,7 @@ const SECTIONS: [(&str, &[&str]); 31] = [
     ("rfc6298", &["2", "3", "5"]),
     ("rfc6582", &["3.2"]),
     ("rfc6675", &["4", "5"]),
+    ("rfc6928", &["2"]),
     ("rfc6937", &["3"]),
     ("rfc7323", &["2.2", "2.3", "4.3", "5.3", "5.5"]),
     ("rfc7348", &["5"]),

@@ -10,10 +10,10 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::{Finished, longhaul, root, run};
+use common::{Finished, alone, longhaul, root, run};
 use record::lab::{Arm, Document};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -56,15 +56,13 @@ explains = "direct"
 predicts = "relay"
 "#;
 
+/// Runs a program where the TUN device may be opened by everybody, as it is wherever udev has made it. A container may
+/// have it for root alone.
+const EVERYBODYS_TUN: &str =
+    "mount -t tmpfs tun /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
+
 /// Uid and gid of `nobody`.
 const NOBODY: u32 = 65_534;
-
-/// One lab at a time: two would measure each other.
-fn alone() -> MutexGuard<'static, ()> {
-    static LAB: Mutex<()> = Mutex::new(());
-    // A test that failed has not made the lab unusable.
-    LAB.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A scenario file and a folder for results, gone with the test.
 struct Bench {
@@ -512,9 +510,15 @@ fn an_ordinary_user_needs_no_root() {
     std::fs::create_dir(bench.out()).unwrap();
     let mut command = if is_root() {
         chown(bench.out(), Some(NOBODY), Some(NOBODY)).unwrap();
-        let mut command = Command::new("setpriv");
+        let mut command = Command::new("unshare");
         let nobody = NOBODY.to_string();
         command.args([
+            "--mount",
+            "sh",
+            "-c",
+            EVERYBODYS_TUN,
+            "sh",
+            "setpriv",
             "--reuid",
             &nobody,
             "--regid",

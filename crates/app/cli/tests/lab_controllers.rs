@@ -8,9 +8,8 @@ mod common;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Standing, longhaul, run};
+use common::{Standing, alone, longhaul, run};
 use record::{flow, lab};
 use serde_json::Value;
 
@@ -22,12 +21,6 @@ const PATH: &str = "
     queue = \"1 BDP\"
     loss = \"0.5 %\"
 ";
-
-/// One lab at a time: two would measure each other.
-fn alone() -> MutexGuard<'static, ()> {
-    static LAB: Mutex<()> = Mutex::new(());
-    LAB.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A controller in the kernel, taken out at the end where this put it in.
 struct Loaded(Option<String>);

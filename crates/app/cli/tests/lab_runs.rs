@@ -5,18 +5,9 @@
 
 mod common;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use common::{Finished, longhaul, run};
+use common::{Finished, alone, longhaul, run};
 use record::lab::{Arm, Document};
 use serde_json::Value;
-
-/// One lab at a time: two would measure each other.
-fn alone() -> MutexGuard<'static, ()> {
-    static LAB: Mutex<()> = Mutex::new(());
-    // A test that failed has not made the lab unusable.
-    LAB.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 struct Ran {
     finished: Finished,

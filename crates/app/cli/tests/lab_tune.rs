@@ -9,9 +9,9 @@ mod common;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-use common::{Finished, Standing, longhaul, run};
+use common::{Finished, Standing, alone, longhaul, run};
 use record::flow;
 use record::tune::{Document, Gain};
 
@@ -29,9 +29,7 @@ struct Network {
 
 impl Network {
     fn new(name: &str, path: &str, client: &[(&str, &str)]) -> Self {
-        // One lab at a time: two would measure each other.
-        static LAB: Mutex<()> = Mutex::new(());
-        let alone = LAB.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone();
         // Another lab of that name may be running on this machine.
         let name = &format!("{name}-{}", std::process::id());
         let mut scenario =

@@ -9,9 +9,8 @@ mod common;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Finished, Standing, longhaul, run};
+use common::{Finished, Standing, alone, longhaul, run};
 use record::LimitName;
 use record::lab::{Arm, Cell, Document};
 
@@ -26,13 +25,6 @@ queue = "1 BDP"
 runs = 1
 block = 1
 "#;
-
-/// One lab at a time: two would measure each other.
-fn alone() -> MutexGuard<'static, ()> {
-    static LAB: Mutex<()> = Mutex::new(());
-    // A test that failed has not made the lab unusable.
-    LAB.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What `lab run` prints of [`PATH`] with `rest`, and that all transfers went well.
 fn play(rest: &str) -> Document {

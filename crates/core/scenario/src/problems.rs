@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::workload::MOST_CONNECTIONS;
 use crate::{
     Arm, Assertion, HostName, Kind, RelayMode, Scenario, Site, Stack, Statistic, Workload,
 };
@@ -87,8 +88,13 @@ impl Scenario {
         for (index, arm) in self.arms.iter().enumerate() {
             let field = format!("arms[{index}]");
             self.problems_of_route(arm, &field, problems);
-            if arm.parallel == Some(0) {
-                problems.add(format!("{field}.parallel"), "0 connections carry nothing");
+            if let Some(parallel) = arm.parallel
+                && !(1..=MOST_CONNECTIONS).contains(&parallel)
+            {
+                problems.add(
+                    format!("{field}.parallel"),
+                    format!("{parallel} is outside 1 to {MOST_CONNECTIONS}"),
+                );
             }
             let hosts = self.for_arm(index);
             for name in arm.hosts.keys() {

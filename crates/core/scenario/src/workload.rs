@@ -1,4 +1,6 @@
 mod problems;
+
+pub(crate) use problems::MOST_CONNECTIONS;
 #[cfg(test)]
 mod tests;
 

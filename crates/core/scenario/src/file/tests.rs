@@ -59,6 +59,39 @@ fn every_wrong_field_is_told_at_once_with_its_path() {
 }
 
 #[test]
+fn a_queue_without_its_unit_is_told_what_a_queue_is() {
+    assert_eq!(
+        problems(&SOUND.replace("\"100 kB\"", "0")),
+        [
+            "`path.queue`: wants a queue's size, such as \"256 KiB\", \"100 packets\" or \"0.5 BDP\", not \
+             integer `0`"
+        ]
+    );
+}
+
+/// 4,000 flows were refused in a workload, and any number was taken in an arm.
+#[test]
+fn thousands_of_connections_are_sound_and_what_is_beyond_them_is_told_wherever_it_stands() {
+    let with = |workload: u32, arm: u32| {
+        let many = format!("kind = \"stream\"\n    parallel = {workload}\n    bytes =");
+        let here = format!("name = \"direct\"\n    parallel = {arm}");
+        SOUND
+            .replace("bytes =", &many)
+            .replace("name = \"direct\"", &here)
+            .replace("relay = \"hot\"", "")
+            .replace("[relays.hot]", "")
+    };
+    assert_eq!(problems(&with(4_000, 4_096)), [] as [&str; 0]);
+    assert_eq!(
+        problems(&with(4_097, 5_000)),
+        [
+            "`arms[0].parallel`: 5000 is outside 1 to 4096",
+            "`workloads[0].parallel`: 4097 is outside 1 to 4096",
+        ]
+    );
+}
+
+#[test]
 fn what_is_wrong_between_sound_fields_is_told_beside_faulty_ones() {
     let broken = SOUND
         .replace("seed = 1", "")

@@ -224,9 +224,21 @@ impl fmt::Display for QueueSize {
 
 impl<'de> Deserialize<'de> for QueueSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(D::Error::custom)
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = QueueSize;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a queue's size, such as \"256 KiB\", \"100 packets\" or \"0.5 BDP\"")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<QueueSize, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(Text)
     }
 }
 

@@ -6,8 +6,8 @@ use super::{Kind, Workload};
 
 /// Largest object, stream or burst of one connection.
 const LARGEST: Bytes = Bytes::mib(1024);
-/// Most connections at once: what the lab's hosts carry.
-const MOST_CONNECTIONS: u32 = 1_000;
+/// Most connections at once: what `longhaul flow` carries side by side.
+pub(crate) const MOST_CONNECTIONS: u32 = 4_096;
 /// Longest time a workload may run.
 const LONGEST_S: u64 = 3_600;
 
