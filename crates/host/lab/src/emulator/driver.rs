@@ -22,8 +22,6 @@ pub(super) struct Driver<'a> {
     far: &'a Tun,
     started: Instant,
     vigil: Vigil,
-    /// The arrival whose wait has been slept through up to the vigil.
-    awake_for: Option<Time>,
     buffers: Buffers,
     meter: Meter,
     /// When a packet last came from a device or went to one.
@@ -60,7 +58,6 @@ impl<'a> Driver<'a> {
             far,
             started: Instant::now(),
             vigil: Vigil::new(realtime),
-            awake_for: None,
             buffers: Buffers::default(),
             meter: Meter::new(),
             moved_at: Time::ZERO,
@@ -99,13 +96,15 @@ impl<'a> Driver<'a> {
             if ready[0] {
                 return Ok(Pause::Command);
             }
-            // A wait that was cut short by a packet, or was none, may have its longest part before it.
-            let slept = taken == 0 && !ready.contains(&true);
-            if let Some(asked) = timeout.filter(|asked| slept && !asked.is_zero()) {
+            if taken > 0 || ready.contains(&true) {
+                self.vigil.break_off();
+                continue;
+            }
+            if let Some(asked) = timeout.filter(|asked| !asked.is_zero()) {
                 self.vigil
                     .note_timer(looked_at.elapsed().saturating_sub(asked));
             }
-            self.awake_for = self.path.next_at().filter(|_| slept);
+            self.vigil.begin(self.now(), self.path.next_at());
         }
     }
 
@@ -150,20 +149,13 @@ impl<'a> Driver<'a> {
 
     /// How long to sleep; zero while the next packet is so near that the driver stays awake for it.
     fn idle_time(&self, pause_at: Option<Time>) -> Option<Duration> {
-        let until_pause = pause_at.map(|at| at.since(self.now()));
-        let until_arrival = self.time_to_arrival();
+        let now = self.now();
+        let until_pause = pause_at.map(|at| at.since(now));
+        let until_arrival = self.path.next_at().map(|at| self.vigil.sleep(now, at));
         match (until_arrival, until_pause) {
             (Some(arrival), Some(pause)) => Some(arrival.min(pause)),
             (one, other) => one.or(other),
         }
-    }
-
-    fn time_to_arrival(&self) -> Option<Duration> {
-        let next_at = self.path.next_at()?;
-        if self.awake_for == Some(next_at) {
-            return Some(Duration::ZERO);
-        }
-        Some(self.vigil.sleep(next_at.since(self.now())))
     }
 
     /// Returns the time at which nothing more was due.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use units::Time;
+
 /// The last part of a wait is spent awake, because a timer wakes late even at real-time priority: by some
 /// microseconds on a busy processor, by 50 and more on one that has to leave its idle state (measured, in a
 /// virtual machine). So the part is as long as timers have lately been late.
@@ -9,6 +11,8 @@ use std::time::Duration;
 pub(super) struct Vigil {
     length: Duration,
     most: Duration,
+    /// The arrival whose wait has been slept through up to the vigil.
+    awake_for: Option<Time>,
 }
 
 const LEAST: Duration = Duration::from_micros(20);
@@ -30,12 +34,32 @@ impl Vigil {
         } else {
             (Duration::ZERO, Duration::ZERO)
         };
-        Self { length, most }
+        Self {
+            length,
+            most,
+            awake_for: None,
+        }
     }
 
-    /// The part of `wait` to be slept.
-    pub(super) fn sleep(&self, wait: Duration) -> Duration {
+    /// How long to sleep before `arrival`; zero where its vigil has begun.
+    pub(super) fn sleep(&self, now: Time, arrival: Time) -> Duration {
+        let wait = arrival.since(now);
+        if self.awake_for == Some(arrival) {
+            return Duration::ZERO;
+        }
         wait.saturating_sub(self.length.min(wait / SHARE))
+    }
+
+    /// A wait ended by itself, at `now`. Was it the one for `arrival`, its vigil begins. One that ended for
+    /// something else has its longest part before it: a driver that stayed awake for that would keep a processor
+    /// from the endpoints for as long as a packet is on its way.
+    pub(super) fn begin(&mut self, now: Time, arrival: Option<Time>) {
+        self.awake_for = arrival.filter(|at| at.since(now) <= self.most);
+    }
+
+    /// A wait ended because there is something to do.
+    pub(super) const fn break_off(&mut self) {
+        self.awake_for = None;
     }
 
     /// A timer woke the driver so much later than it was asked to.
@@ -59,7 +83,7 @@ mod tests {
 
     /// The part of a wait of 1 ms that is spent awake.
     fn awake(vigil: &Vigil) -> Duration {
-        MS.saturating_sub(vigil.sleep(MS))
+        MS.saturating_sub(vigil.sleep(Time::ZERO, Time::ZERO + MS))
     }
 
     #[test]
@@ -74,14 +98,32 @@ mod tests {
             vigil.note_timer(Duration::from_micros(5));
         }
         assert_eq!(awake(&vigil), LEAST);
-        let short = Duration::from_micros(40);
-        assert_eq!(vigil.sleep(short), Duration::from_micros(30));
+        let near = Time::ZERO + Duration::from_micros(40);
+        assert_eq!(vigil.sleep(Time::ZERO, near), Duration::from_micros(30));
+    }
+
+    #[test]
+    fn a_wait_that_ended_for_something_else_is_slept_on() {
+        let mut vigil = Vigil::new(true);
+        let arrival = Time::ZERO + 100 * MS;
+        let sleep = vigil.sleep(Time::ZERO, arrival);
+        assert_eq!(sleep + FIRST, 100 * MS);
+        // A sample was due after half of it.
+        let now = Time::ZERO + 50 * MS;
+        vigil.begin(now, Some(arrival));
+        assert_eq!(vigil.sleep(now, arrival) + FIRST, 50 * MS);
+        let now = Time::ZERO + sleep;
+        vigil.begin(now, Some(arrival));
+        assert_eq!(vigil.sleep(now, arrival), Duration::ZERO);
+        assert_eq!(vigil.sleep(now, arrival + MS), MS);
+        vigil.break_off();
+        assert!(vigil.sleep(now, arrival) > Duration::ZERO);
     }
 
     #[test]
     fn without_priority_there_is_no_vigil() {
         let mut vigil = Vigil::new(false);
         vigil.note_timer(MS);
-        assert_eq!(vigil.sleep(MS), MS);
+        assert_eq!(awake(&vigil), Duration::ZERO);
     }
 }
