@@ -10,7 +10,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{
-    DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+    DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    Visitor,
 };
 use toml::{Table, Value};
 
@@ -338,20 +339,27 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _variants: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        if let Value::String(text) = self.0 {
-            let variant: StrDeserializer<'_, Error> = text.as_str().into_deserializer();
-            return visitor.visit_enum(variant);
-        }
-        if let Value::Table(table) = self.0 {
-            return visitor.visit_enum(MapAccessDeserializer::new(Entries {
-                left: table.iter(),
-                value: None,
-            }));
-        }
-        self.deserialize_any(visitor)
+        let found = match self.0 {
+            Value::String(text) => {
+                let variant: StrDeserializer<'_, Error> = text.as_str().into_deserializer();
+                return visitor.visit_enum(variant);
+            }
+            Value::Table(table) => {
+                return visitor.visit_enum(MapAccessDeserializer::new(Entries {
+                    left: table.iter(),
+                    value: None,
+                }));
+            }
+            Value::Integer(number) => Unexpected::Signed(*number),
+            Value::Float(number) => Unexpected::Float(*number),
+            Value::Boolean(flag) => Unexpected::Bool(*flag),
+            Value::Datetime(_) => Unexpected::Other("a date"),
+            Value::Array(_) => Unexpected::Seq,
+        };
+        Err(serde::de::Error::invalid_type(found, &OneOf(variants)))
     }
 
     serde::forward_to_deserialize_any! {
@@ -402,6 +410,22 @@ impl<'de> SeqAccess<'de> for Elements<'_> {
     }
 }
 
+/// The words that a field may hold.
+struct OneOf(&'static [&'static str]);
+
+// === impl OneOf ===
+
+impl Expected for OneOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("one of ")?;
+        for (index, word) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}`{word}`")?;
+        }
+        Ok(())
+    }
+}
+
 // === impl Error ===
 
 impl Error {
@@ -435,11 +459,11 @@ impl serde::de::Error for Error {
         Self::new(Fault::Other(message.to_string()))
     }
 
-    fn invalid_type(found: serde::de::Unexpected<'_>, expected: &dyn Expected) -> Self {
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::custom(format_args!("wants {expected}, not {found}"))
     }
 
-    fn invalid_value(found: serde::de::Unexpected<'_>, expected: &dyn Expected) -> Self {
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::invalid_type(found, expected)
     }
 

@@ -69,6 +69,14 @@ fn a_queue_without_its_unit_is_told_what_a_queue_is() {
     );
 }
 
+#[test]
+fn a_field_of_few_words_says_which() {
+    assert_eq!(
+        problems(&format!("{SOUND}\n[experiment]\ncapture = true\n")),
+        ["`experiment.capture`: wants one of `client`, `all`, `none`, not boolean `true`"]
+    );
+}
+
 /// 4,000 flows were refused in a workload, and any number was taken in an arm.
 #[test]
 fn thousands_of_connections_are_sound_and_what_is_beyond_them_is_told_wherever_it_stands() {

@@ -1,4 +1,4 @@
-//! Where the time of a large capture goes, step by step: `cargo run --release -p longhaul-survey --example throughput FILE`.
+//! Where the time of a large capture goes, step by step: `cargo run --release -p longhaul-survey --example survey-throughput FILE`.
 #![allow(clippy::print_stdout, reason = "an example that prints")]
 
 use std::fs::File;
