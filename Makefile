@@ -21,8 +21,12 @@ demo: setup build ## a slow WAN upload explained, made fast and proved; writes $
 build: ## the longhaul binary
 	cargo build --locked --package longhaul-cli
 
+# Where the checkout and Cargo's cache lie does not show in the binary: the same commit and tools give the same bytes anywhere.
+CACHE := $(or $(CARGO_HOME),$(HOME)/.cargo)
+ANYWHERE = --remap-path-prefix=$(CURDIR)=/longhaul --remap-path-prefix=$(CACHE)=/cargo
+ANYWHERE_C = -ffile-prefix-map=$(CURDIR)=/longhaul -ffile-prefix-map=$(CACHE)=/cargo
 release: ## the binary that packages hold: optimised, in target/release
-	cargo build --locked --release --package longhaul-cli
+	RUSTFLAGS='$(ANYWHERE)' CFLAGS='$(ANYWHERE_C)' cargo build --locked --release --package longhaul-cli
 
 # Below PREFIX: binary, manual, completions, units. Configuration that is there already stays.
 PREFIX ?= /usr/local
@@ -48,7 +52,7 @@ packages: release ## .deb, .rpm and a tarball, in out/packages
 TARGET ?= x86_64-unknown-linux-gnu
 ARCHITECTURE ?= aarch64
 static: ## a binary that needs nothing of its host, for containers: target/TARGET/release/longhaul
-	RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --release --package longhaul-cli --target $(TARGET)
+	RUSTFLAGS='-C target-feature=+crt-static $(ANYWHERE)' CFLAGS='$(ANYWHERE_C)' cargo build --locked --release --package longhaul-cli --target $(TARGET)
 
 cross: ## the static binary for ARCHITECTURE (aarch64, powerpc64le), in out/cross/target; needs root and debootstrap
 	scripts/cross-build.sh $(ARCHITECTURE)

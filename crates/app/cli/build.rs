@@ -11,9 +11,12 @@ fn main() {
             println!("cargo:rerun-if-changed={}/src", member.path().display());
         }
     }
+    // Who builds without git, as in a root of its own, tells the commit.
+    println!("cargo:rerun-if-env-changed=LONGHAUL_COMMIT");
+    let told = std::env::var("LONGHAUL_COMMIT").ok();
     println!(
         "cargo:rustc-env=LONGHAUL_COMMIT={}",
-        commit().unwrap_or_else(|| "unknown".to_owned())
+        told.or_else(commit).unwrap_or_else(|| "unknown".to_owned())
     );
 }
 
