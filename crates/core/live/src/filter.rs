@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use record::LimitName;
-use record::top::{Process, State};
+use record::top::State;
 
 use crate::watched::Watched;
 
@@ -106,8 +106,8 @@ const DEEPEST: usize = 50;
 impl Filter {
     /// Whether a connection is meant.
     #[must_use]
-    pub fn matches(&self, watched: &Watched, process: Option<&Process>) -> bool {
-        let seen = &watched.seen;
+    pub fn matches(&self, watched: &Watched) -> bool {
+        let (seen, process) = (&watched.seen, watched.process.as_ref());
         let ends = |end: End, holds: &dyn Fn(std::net::SocketAddr) -> bool| match end {
             End::Local => holds(seen.local),
             End::Peer => holds(seen.peer),
@@ -115,9 +115,9 @@ impl Filter {
         };
         match self {
             Self::All => true,
-            Self::And(a, b) => a.matches(watched, process) && b.matches(watched, process),
-            Self::Or(a, b) => a.matches(watched, process) || b.matches(watched, process),
-            Self::Not(one) => !one.matches(watched, process),
+            Self::And(a, b) => a.matches(watched) && b.matches(watched),
+            Self::Or(a, b) => a.matches(watched) || b.matches(watched),
+            Self::Not(one) => !one.matches(watched),
             Self::Port(end, comparison, port) => {
                 ends(*end, &|address| comparison.holds(address.port(), *port))
             }

@@ -1,8 +1,6 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use record::top::Process;
-
 use crate::watched::Watched;
 
 /// What connections are sorted by; the most remarkable first.
@@ -86,7 +84,7 @@ impl Order {
         }
     }
 
-    pub(crate) fn key(self, watched: &Watched, process: Option<&Process>) -> Place {
+    pub(crate) fn key(self, watched: &Watched) -> Place {
         let seen = &watched.seen;
         let (mut text, mut rank) = (None, 0);
         let number = match self {
@@ -113,6 +111,7 @@ impl Order {
             }
             Self::State => micros(watched.time_in_state()),
             Self::Process => {
+                let process = watched.process.as_ref();
                 rank = u8::from(process.is_none());
                 text = Some(process.map_or_else(String::new, |one| one.name.clone()));
                 0

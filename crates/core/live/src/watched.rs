@@ -15,6 +15,8 @@ pub struct Watched {
     pub id: u64,
     /// As it was at the newest reading.
     pub seen: Seen,
+    /// Whose socket it is; `None` where nobody holds it any more, or it is not known.
+    pub process: Option<Process>,
     /// Who opened it, as far as listeners tell.
     pub role: Role,
     /// Payload acknowledged by the peer between the last two readings, in bits per second.
@@ -44,6 +46,7 @@ impl Watched {
         let limit = limit_of_state(seen.state).unwrap_or(LimitName::Unknown);
         Self {
             id,
+            process: None,
             role,
             out_bps: 0.0,
             in_bps: 0.0,
@@ -135,7 +138,7 @@ impl Watched {
 
     /// As documents have it.
     #[must_use]
-    pub fn row(&self, process: Option<&Process>, namespace: Option<&str>) -> Connection {
+    pub fn row(&self, namespace: Option<&str>) -> Connection {
         let seen = &self.seen;
         Connection {
             id: self.id,
@@ -143,7 +146,7 @@ impl Watched {
             local: seen.local.to_string(),
             peer: seen.peer.to_string(),
             role: self.role,
-            process: process.cloned(),
+            process: self.process.clone(),
             uid: seen.uid,
             state: seen.state,
             state_s: self.time_in_state().as_secs_f64(),

@@ -13,6 +13,8 @@ use crate::namespaces::NamespaceChoice;
 pub struct Watcher {
     kernels: Vec<(String, SockDiag)>,
     began: Option<Instant>,
+    /// How many sockets the last reading had: room for as many is taken at once.
+    expected: usize,
 }
 
 /// Sockets could not be read.
@@ -56,6 +58,7 @@ impl Watcher {
         Ok(Self {
             kernels,
             began: None,
+            expected: 0,
         })
     }
 
@@ -69,7 +72,7 @@ impl Watcher {
     pub fn read(&mut self, states: States) -> Result<(Time, Vec<Seen>), WatchError> {
         let now = Instant::now();
         let since = now.duration_since(*self.began.get_or_insert(now));
-        let mut seen = Vec::new();
+        let mut seen = Vec::with_capacity(self.expected);
         for (number, (name, kernel)) in (0_u16..).zip(&mut self.kernels) {
             kernel
                 .visit(states, |socket| seen.push(convert(socket, number)))
@@ -78,6 +81,7 @@ impl Watcher {
                     source,
                 })?;
         }
+        self.expected = seen.len();
         Ok((Time::ZERO + since, seen))
     }
 }

@@ -139,6 +139,45 @@ fn silence_is_remembered_as_two_points() {
 }
 
 proptest! {
+    /// Bytes are a thousand times the cookie, so a socket that was taken for another one would show.
+    #[test]
+    fn in_whatever_order_sockets_come_and_go_each_keeps_its_number_and_its_process(
+        readings in proptest::collection::vec(
+            proptest::sample::subsequence((1_u64..12).collect::<Vec<_>>(), 0..11).prop_shuffle(), 1..12,
+        ),
+    ) {
+        let mut board = board();
+        let owner = |cookie: u64| Process { pid: u32::try_from(cookie).unwrap(), name: cookie.to_string() };
+        board.set_processes((1..12).map(|cookie| (owner(cookie).pid, owner(cookie))).collect());
+        let mut before: BTreeMap<u64, u64> = BTreeMap::new();
+        for (number, cookies) in (0_u64..).zip(&readings) {
+            let listed = cookies.iter().map(|&cookie| Seen {
+                inode: owner(cookie).pid,
+                ..seen(cookie, 0, cookie * 1000)
+            });
+            board.take(at(number * 1000), listed.collect(), false);
+            let (all, count) = board.top(&Filter::All, Order::Peer, usize::MAX);
+            let ids: BTreeMap<u64, u64> = all.iter().map(|one| (one.seen.key.cookie, one.id)).collect();
+            prop_assert_eq!(count, cookies.len());
+            prop_assert!(ids.keys().eq(&cookies.iter().copied().collect::<std::collections::BTreeSet<_>>()));
+            for one in &all {
+                let cookie = one.seen.key.cookie;
+                prop_assert_eq!(one.seen.bytes_acked, Some(cookie * 1000));
+                prop_assert_eq!(one.process.as_ref(), Some(&owner(cookie)));
+                prop_assert!(before.get(&cookie).is_none_or(|id| *id == one.id));
+                prop_assert!(board.find(one.id).is_some());
+            }
+            let gone: Vec<u64> = before.iter().filter(|(cookie, _)| !ids.contains_key(cookie))
+                .map(|(_, id)| *id).collect();
+            let mut told = board.reading(&Filter::All, Order::Peer, true).gone;
+            told.sort_unstable();
+            let mut gone = gone;
+            gone.sort_unstable();
+            prop_assert_eq!(told, gone);
+            before = ids;
+        }
+    }
+
     #[test]
     fn the_first_of_an_order_are_the_same_however_many_are_asked_for(
         counts in proptest::collection::vec(0_u64..50, 1..60), wanted in 1_usize..70,

@@ -5,13 +5,13 @@ use super::{at, seen};
 use crate::{Filter, Watched};
 
 fn matches(filter: &str) -> bool {
-    let watched = Watched::new(1, seen(1, 0, 0), Role::Client, at(0), true);
-    let process = Process {
+    let mut watched = Watched::new(1, seen(1, 0, 0), Role::Client, at(0), true);
+    watched.process = Some(Process {
         pid: 42,
         name: "nginx".to_owned(),
-    };
+    });
     let filter: Filter = filter.parse().unwrap();
-    filter.matches(&watched, Some(&process))
+    filter.matches(&watched)
 }
 
 #[test]
