@@ -87,6 +87,8 @@ pub struct Live {
     pub held_by_send_buffer: u32,
     /// Their congestion controls, and how many connections each has.
     pub controls: BTreeMap<String, u32>,
+    /// Ports of this host in `TIME_WAIT` towards one address and port: of the peer with most of them.
+    pub waiting_ports: u32,
 }
 
 /// A route, as `ip route show` prints it.

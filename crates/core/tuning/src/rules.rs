@@ -46,7 +46,7 @@ pub(crate) fn judge(host: &Host, path: &Path) -> Judged {
     switches::judge(&host.settings, &mut judged);
     restart::judge(host, &mut judged);
     congestion::judge(host, path, &mut judged);
-    capacity::judge(&host.settings, path, &mut judged);
+    capacity::judge(host, path, &mut judged);
     device::judge(host, path, &mut judged);
     live::judge(host, path, &mut judged);
     judged

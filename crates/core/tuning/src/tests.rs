@@ -39,6 +39,7 @@ fn untouched() -> Host {
         ("net.ipv4.tcp_slow_start_after_idle", "1"),
         ("net.ipv4.tcp_syncookies", "1"),
         ("net.ipv4.tcp_timestamps", "1"),
+        ("net.ipv4.tcp_tw_reuse", "2"),
         ("net.ipv4.tcp_window_scaling", "1"),
         ("net.ipv4.tcp_wmem", "4096\t16384\t4194304"),
         ("net.ipv4.tcp_workaround_signed_windows", "0"),
@@ -132,6 +133,7 @@ fn live_connections_tell_which_end_holds_them() {
         held_by_peer: 3,
         held_by_send_buffer: 1,
         controls: [("bbr".to_owned(), 2), ("cubic".to_owned(), 3)].into(),
+        waiting_ports: 0,
     };
     let advice = advice_after(|host| host.live = Some(live), &path(200, 1_000));
     let peer = found(&advice, "peer-window");
@@ -155,6 +157,53 @@ fn live_connections_tell_which_end_holds_them() {
             .iter()
             .any(|says| says.contains("bbr 2, cubic 3"))
     );
+}
+
+#[test]
+fn many_ports_in_time_wait_are_a_matter_of_reuse() {
+    let waiting = |ports: u32, reuse: &str| {
+        let live = Live {
+            waiting_ports: ports,
+            ..Live::default()
+        };
+        let host = Host {
+            live: Some(live),
+            ..with("net.ipv4.tcp_tw_reuse", reuse)
+        };
+        advise(&host, &path(50, 100))
+    };
+    // 28,232 ports by default.
+    let advice = waiting(7_058, "2");
+    let finding = found(&advice, "ports-in-time-wait");
+    assert_eq!(finding.kind, Kind::Consider);
+    assert_eq!(finding.commands, ["sysctl -w net.ipv4.tcp_tw_reuse='1'"]);
+    assert_eq!(finding.undo, ["sysctl -w net.ipv4.tcp_tw_reuse='2'"]);
+    assert!(
+        finding.says.starts_with("7058 of 28232 ports"),
+        "{finding:#?}"
+    );
+    for (ports, reuse) in [(7_057, "2"), (20_000, "1")] {
+        assert!(
+            waiting(ports, reuse)
+                .findings
+                .iter()
+                .all(|one| one.name != "ports-in-time-wait")
+        );
+    }
+}
+
+#[test]
+fn ecn_that_is_refused_is_worth_a_thought() {
+    let advice = advise(&with("net.ipv4.tcp_ecn", "0"), &path(50, 100));
+    let finding = found(&advice, "no-ecn");
+    assert_eq!(
+        (finding.kind, finding.changes[0].to.as_str()),
+        (Kind::Consider, "2")
+    );
+    for accepts in ["1", "2", "3"] {
+        let advice = advise(&with("net.ipv4.tcp_ecn", accepts), &path(50, 100));
+        assert!(advice.findings.iter().all(|one| one.name != "no-ecn"));
+    }
 }
 
 #[test]

@@ -1,18 +1,32 @@
 //! The live connections of this network namespace.
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 
-use sys::sock_diag::{SockDiag, TcpSocket};
-use sys::tcp_info::TcpInfo;
+use sys::sock_diag::{SockDiag, States, TcpSocket};
+use sys::tcp_info::{State, TcpInfo};
 use tuning::Live;
 
 /// Connections to `to`, or all that leave the host; `None` where the kernel does not list them.
 pub(crate) fn read(to: Option<IpAddr>) -> Option<Live> {
-    let sockets = SockDiag::open().ok()?.tcp_sockets().ok()?;
-    let meant = sockets
-        .iter()
-        .filter(|socket| is_meant(socket.peer.ip(), to));
-    Some(summed(meant))
+    let (mut connections, mut waiting) = (Vec::new(), BTreeMap::<SocketAddr, u32>::new());
+    let mut kernel = SockDiag::open().ok()?;
+    kernel
+        .visit(States::WITH_DATA.and_time_wait(), |socket| {
+            if !is_meant(socket.peer.ip(), to) {
+                return;
+            }
+            if socket.state == State::TimeWait {
+                *waiting.entry(socket.peer).or_default() += 1;
+            } else {
+                connections.push(socket);
+            }
+        })
+        .ok()?;
+    Some(Live {
+        waiting_ports: waiting.into_values().max().unwrap_or(0),
+        ..summed(connections.iter())
+    })
 }
 
 /// Whether a connection to `peer` is one to `to`, or leaves the host.
@@ -43,9 +57,33 @@ fn summed<'a>(sockets: impl Iterator<Item = &'a TcpSocket>) -> Live {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::io::Read as _;
+    use std::net::{Shutdown, TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn ports_that_wait_after_a_close_are_counted_by_their_peer() {
+        let listeners = ["127.0.0.84:0", "127.0.0.84:0"].map(|at| TcpListener::bind(at).unwrap());
+        for (count, listener) in [2, 5].into_iter().zip(&listeners) {
+            for _ in 0..count {
+                let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (mut accepted, _) = listener.accept().unwrap();
+                // Who closes first waits: the client.
+                client.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(accepted.read(&mut [0]).unwrap(), 0);
+                drop(accepted);
+                assert_eq!(client.read(&mut [0]).unwrap(), 0);
+            }
+        }
+        let address = listeners[0].local_addr().unwrap().ip();
+        let named = read(Some(address)).unwrap();
+        assert_eq!(
+            (named.waiting_ports, named.connections),
+            (5, 0),
+            "{named:?}"
+        );
+    }
 
     #[test]
     fn connections_to_a_named_host_are_counted_and_loopback_only_when_named() {
@@ -56,6 +94,7 @@ mod tests {
         assert_eq!(named.connections, 1, "{named:?}");
         assert_eq!(named.controls.values().sum::<u32>(), 1, "{named:?}");
         assert_eq!((named.held_by_peer, named.held_by_send_buffer), (0, 0));
+        assert_eq!(named.waiting_ports, 0);
         for (peer, leaves) in [
             ("127.0.0.83", false),
             ("::1", false),

@@ -3,10 +3,12 @@
 use record::tune::Kind;
 
 use super::{IP_SYSCTL, Judged, change};
-use crate::{Path, Settings};
+use crate::{Host, Live, Path, Settings};
 
-pub(super) fn judge(settings: &Settings, path: &Path, judged: &mut Judged) {
+pub(super) fn judge(host: &Host, path: &Path, judged: &mut Judged) {
+    let settings = &host.settings;
     ports(settings, judged);
+    time_wait(settings, host.live.as_ref(), judged);
     backlog(settings, judged);
     keep_alive(settings, judged);
     mtu_probing(settings, judged);
@@ -19,14 +21,10 @@ fn ports(settings: &Settings, judged: &mut Judged) {
     const TIME_WAIT_S: u64 = 60;
     const FEW: u64 = 20_000;
     let key = "net.ipv4.ip_local_port_range";
-    let Some((low, high)) = settings.text(key).and_then(|text| {
-        let mut words = text.split_whitespace().map(str::parse::<u64>);
-        Some((words.next()?.ok()?, words.next()?.ok()?))
-    }) else {
+    let Some(count) = port_count(settings) else {
         judged.unknown(key);
         return;
     };
-    let count = high.saturating_sub(low) + 1;
     let per_second = count / TIME_WAIT_S;
     if count >= FEW {
         judged.fine(format!(
@@ -45,6 +43,41 @@ fn ports(settings: &Settings, judged: &mut Judged) {
         &format!("{IP_SYSCTL}, ip_local_port_range; RFC 9293 section 3.6.1"),
         vec![change(settings, key, "15000 60999")],
     );
+}
+
+fn port_count(settings: &Settings) -> Option<u64> {
+    let text = settings.text("net.ipv4.ip_local_port_range")?;
+    let mut words = text.split_whitespace().map(str::parse::<u64>);
+    let (low, high) = (words.next()?.ok()?, words.next()?.ok()?);
+    high.saturating_sub(low).checked_add(1)
+}
+
+/// Ports that wait after a close, where they are many of those that there are.
+fn time_wait(settings: &Settings, live: Option<&Live>, judged: &mut Judged) {
+    /// A port is found by trying: with a quarter taken that is still quick, and there is time to change something.
+    const PART: u64 = 4;
+    let key = "net.ipv4.tcp_tw_reuse";
+    let Some(value) = settings.number(key) else {
+        judged.unknown(key);
+        return;
+    };
+    let waiting = live.map_or(0, |live| u64::from(live.waiting_ports));
+    match port_count(settings) {
+        Some(count) if value != 1 && waiting.saturating_mul(PART) >= count => judged.sysctls(
+            "ports-in-time-wait",
+            Kind::Consider,
+            format!(
+                "{waiting} of {count} ports wait after a close (TIME_WAIT) towards one address and port. With 1 a \
+                 new connection of this host takes such a port after a second, which timestamps make safe. \
+                 Reusing connections is the better remedy; tcp_fin_timeout does not shorten TIME_WAIT."
+            ),
+            &format!("{IP_SYSCTL}, tcp_tw_reuse; RFC 6191 section 2"),
+            vec![change(settings, key, "1")],
+        ),
+        _ => judged.fine(format!(
+            "{key} is {value}; ports that wait after a close (TIME_WAIT) towards one address and port: {waiting}"
+        )),
+    }
 }
 
 fn backlog(settings: &Settings, judged: &mut Judged) {

@@ -134,6 +134,24 @@ pub(super) fn judge(settings: &Settings, judged: &mut Judged) {
         }
     }
     small_writes(settings, judged);
+    ecn(settings, judged);
+}
+
+/// Congestion told by a mark instead of a loss, where a queue on the path can.
+fn ecn(settings: &Settings, judged: &mut Judged) {
+    let key = "net.ipv4.tcp_ecn";
+    match settings.number(key) {
+        None => judged.unknown(key),
+        Some(0) => judged.sysctls(
+            "no-ecn",
+            Kind::Consider,
+            "ECN is refused even to peers that ask for it: a queue that could mark a packet (fq_codel, CAKE, L4S) \
+             drops it. With 2, the default, it is accepted and not asked for.",
+            &format!("RFC 3168 section 6.1; RFC 8087; {IP_SYSCTL}, tcp_ecn"),
+            vec![change(settings, key, "2")],
+        ),
+        Some(value) => judged.fine(format!("{key} is {value}: peers that ask for ECN get it")),
+    }
 }
 
 /// Limits on what a socket takes ahead of the wire, where they are below what a wake-up needs.
