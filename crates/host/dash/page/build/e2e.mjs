@@ -32,10 +32,11 @@ try {
   });
   const files = tests.map((name) => join(outdir, name.replace(/\.ts$/, ".mjs")));
   // One file after the other: they share two cores with the relays that they look at.
-  // Each ends by itself; one that hangs is ended, and fails.
+  // Each ends by itself; one that hangs is ended, and fails. The bound is on a file with all its tests: twenty of them, each
+  // of them a new browser window, take three minutes beside compilers.
   const run = spawnSync(
     process.execPath,
-    ["--enable-source-maps", "--test", "--test-concurrency=1", "--test-timeout=120000", ...files],
+    ["--enable-source-maps", "--test", "--test-concurrency=1", "--test-timeout=600000", ...files],
     {
       stdio: "inherit",
       env: { ...process.env, LONGHAUL_PAGE: page },
