@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use common::trunk::{echo, far, free_port, identities, near, ping};
+use common::trunk::{End, echo, far, free_port, identities, near, ping};
 use common::{longhaul, run};
 
 #[test]
@@ -196,6 +196,28 @@ fn a_printed_configuration_names_what_the_line_said() {
         open.stderr.contains("every port of every host"),
         "{open:#?}"
     );
+}
+
+#[test]
+fn an_end_works_on_as_many_threads_as_its_file_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, identity) = identities(directory.path());
+    let file = directory.path().join("far.toml");
+    for threads in [1, 3] {
+        let config = format!(
+            "threads = {threads}\n[[far]]\nlisten = \"127.0.0.1:0\"\nallow-targets = [\"127.0.0.1:22\"]\n\
+             [far.security]\nidentity = {identity:?}\n"
+        );
+        std::fs::write(&file, config).unwrap();
+        let mut end = End::start(longhaul().args(["trunk", "run", "--config"]).arg(&file));
+        end.address("far-listening");
+        // A thread takes its name when it first runs.
+        let begun = Instant::now();
+        while end.threads("tokio-rt-worker") < threads && begun.elapsed().as_secs() < 20 {
+            std::thread::yield_now();
+        }
+        assert_eq!(end.threads("tokio-rt-worker"), threads);
+    }
 }
 
 #[test]

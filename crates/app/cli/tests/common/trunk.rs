@@ -69,6 +69,17 @@ impl End {
             .unwrap()
     }
 
+    /// How many of the process's threads have this name.
+    pub fn threads(&self, name: &str) -> usize {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let tasks = std::fs::read_dir(tasks).unwrap();
+        // A thread may end between two looks.
+        tasks
+            .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok())
+            .filter(|comm| comm.trim_end() == name)
+            .count()
+    }
+
     pub fn kill(&mut self) {
         // SIGKILL: nothing can be tidied up.
         self.child.kill().unwrap();
