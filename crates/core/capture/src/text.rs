@@ -41,6 +41,9 @@ pub struct TextCounts {
     /// Lines that begin as a packet does and could not be read on, such as one with an unknown service
     /// name; passed over.
     pub unreadable: u64,
+    /// Whether the time stamps are spans that may count from the packet before (`-ttt`, as they were read) or from
+    /// the first (`-ttttt`): they are too few to tell.
+    pub spans_guessed: bool,
 }
 
 /// The state of a text capture between two lines.
@@ -85,8 +88,11 @@ fn column(start: &[u8], ended: bool) -> Column {
 }
 
 impl Parser {
-    pub(crate) const fn counts(&self) -> TextCounts {
-        self.counts
+    pub(crate) fn counts(&self) -> TextCounts {
+        TextCounts {
+            spans_guessed: self.clock.is_a_guess(),
+            ..self.counts
+        }
     }
 
     /// The next observation in `data` behind `cursor`. A last line without its line feed is read only

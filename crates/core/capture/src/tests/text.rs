@@ -135,6 +135,23 @@ fn what_spans_count_from_is_told_by_whether_they_rise_however_the_text_is_cut() 
 }
 
 #[test]
+fn spans_that_may_count_from_either_packet_are_called_a_guess() {
+    let guessed = |micros: &[u32]| {
+        let line = |micros: &u32| format!(" 00:00:00.{micros:06} IP a.5 > b.80: {DATA}\n");
+        let text: String = micros.iter().map(line).collect();
+        observe(&text).1.text.spans_guessed
+    };
+    assert!(guessed(&[0, 10, 30]));
+    assert!(guessed(&[0, 10, 30, 40]));
+    // The same span from either, one that falls, enough that rise.
+    for clear in [&[0, 10][..], &[0, 30, 10], &[0, 10, 30, 40, 50]] {
+        assert!(!guessed(clear), "{clear:?}");
+    }
+    let of_day = format!("16:00:00.1 IP a.5 > b.80: {DATA}\n").repeat(3);
+    assert!(!observe(&of_day).1.text.spans_guessed);
+}
+
+#[test]
 fn hosts_and_ports_are_addresses_where_they_can_be() {
     for (printed, expected) in [
         ("10.0.0.1.443", "10.0.0.1:443"),

@@ -13,6 +13,8 @@ pub(super) struct Clock {
     midnight: Time,
     /// Whether differences count from the first packet.
     rises: bool,
+    /// Whether they could count from either, as far as the text shows.
+    either: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,6 +36,9 @@ pub(super) struct Column {
 // === impl Column ===
 
 impl Column {
+    /// Fewer spans may happen to rise: a handshake at a server has two, and after three the answer is there.
+    const ENOUGH: u32 = 4;
+
     /// Takes the stamp of the next packet.
     pub(super) fn look(&mut self, stamp: Stamp) {
         let now = match stamp {
@@ -60,9 +65,12 @@ impl Column {
     /// Whether it counts from the first packet. Of spans between packets about every second is shorter than the
     /// one before; packets that a capture wrote in another order are few.
     const fn rises(self) -> bool {
-        /// Fewer spans may happen to rise: a handshake at a server has two, and after three the answer is there.
-        const ENOUGH: u32 = 4;
-        self.steps >= ENOUGH && self.falls * 10 <= self.steps
+        self.steps >= Self::ENOUGH && self.falls * 10 <= self.steps
+    }
+
+    /// Whether they rise and are too few to mean it. One step is the same span counted from either.
+    const fn is_either(self) -> bool {
+        self.steps > 1 && self.steps < Self::ENOUGH && self.falls == 0
     }
 }
 
@@ -72,6 +80,12 @@ impl Clock {
     /// Tells what differences count from, by the first lines of the text.
     pub(super) const fn foresee(&mut self, column: Column) {
         self.rises = column.rises();
+        self.either = column.is_either();
+    }
+
+    /// Whether spans were taken from packet to packet although they could as well count from the first.
+    pub(super) fn is_a_guess(&self) -> bool {
+        self.either && self.mode == Some(Mode::SincePrevious)
     }
 
     pub(super) fn at(&mut self, stamp: Stamp) -> Time {
