@@ -100,6 +100,8 @@ pub struct Handshake {
     /// What of the time between the first SYN and the first SYN-ACK went into a question for a link-layer address
     /// (ARP): no time of the path.
     pub resolving: Duration,
+    /// The server's answer to a SYN for an older connection between the same ports, which only it still holds.
+    pub half_open: Option<Mark>,
 }
 
 /// How a connection ended.
@@ -459,13 +461,22 @@ impl ConnectionState {
             frame: segment.frame,
         };
         let copy = self.state(side).is_copy(segment);
+        let older = self.is_of_an_older_connection(segment, side);
+        if older && side == Side::Server {
+            self.handshake.half_open.get_or_insert(mark);
+        }
         if !copy && segment.flags.contains(TcpFlags::SYN) {
             self.on_syn(segment, side, mark);
         }
         let payload_at = segment.seq + u32::from(segment.flags.contains(TcpFlags::SYN));
-        let position = self.state(side).position(payload_at);
+        let position = if older {
+            None
+        } else {
+            self.state(side).position(payload_at)
+        };
         let ack = segment
             .ack
+            .filter(|_| !older)
             .and_then(|ack| self.state(side.peer()).position(ack));
         let mut packet = Packet {
             at: mark.at,
@@ -519,6 +530,24 @@ impl ConnectionState {
             self.state(side).on_window(packet.window);
         }
         self.packets.push(packet);
+    }
+
+    /// Whether it speaks of a connection before this one: between SYN and SYN-ACK a server that still holds the old one
+    /// answers with that one's numbers, and the client resets them (RFC 9293 §3.5.1).
+    fn is_of_an_older_connection(&self, segment: &Segment<'_>, side: Side) -> bool {
+        /// More than anyone sends before the first answer; where the capture lacks the SYN-ACK, some of that is missing.
+        const PLAUSIBLE: i32 = 1 << 20;
+        let Some(syn) = self.syn_seq.filter(|_| self.handshake.syn_ack.is_none()) else {
+            return false;
+        };
+        let resets = segment.flags.contains(TcpFlags::RST);
+        let number = match side {
+            _ if segment.flags.contains(TcpFlags::SYN) => None,
+            Side::Server => segment.ack.filter(|_| !resets),
+            Side::Client => Some(segment.seq).filter(|_| resets),
+        };
+        let distance = number.map(|number| number.distance_from(syn));
+        self.part == 0 && distance.is_some_and(|distance| !(0..=PLAUSIBLE).contains(&distance))
     }
 
     /// Takes what was said about one of its packets.

@@ -108,6 +108,34 @@ fn a_handshake_tells_options_scale_rtt_and_vantage() {
     assert_eq!(connection.segment_payload(Side::Client), 1460);
 }
 
+/// The answer for an older connection counted as 976 MB that the capture lacked, and the reset as the end.
+#[test]
+fn a_syn_that_meets_an_older_connection_is_answered_at_last() {
+    let tracked = script(
+        "0.0 > S 1000 win 64240, options [mss 1460]
+         0.02 < . - ack 976271787, win 500
+         0.0201 > R 976271787 win 0
+         3.0 > S 1000 win 64240, options [mss 1460]
+         3.02 < S. 5000 ack 1001, win 65160, options [mss 1460]
+         3.0201 > . - ack 1, win 64240
+         3.03 > P. 1:101 ack 1, win 64240
+         3.05 < . - ack 101, win 65160",
+    );
+    let connection = only(&tracked);
+    assert_eq!(connection.close, Close::Open);
+    assert_eq!(
+        connection.handshake.half_open.map(|mark| mark.frame),
+        Some(2)
+    );
+    assert_eq!(connection.handshake.syn_repeats, 1);
+    let flow = connection.flow(Side::Client);
+    assert_eq!(
+        (flow.bytes(), flow.unseen_bytes(), flow.strays),
+        (100, 0, 1)
+    );
+    assert_eq!(connection.vantage, Vantage::Client);
+}
+
 #[test]
 fn scaling_that_one_side_does_not_offer_is_off_for_both() {
     let tracked = script(

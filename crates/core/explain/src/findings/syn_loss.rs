@@ -1,5 +1,6 @@
 //! Connection set-up that had to be tried again.
 
+use core::fmt::Write as _;
 use core::time::Duration;
 
 use record::explain::Confidence;
@@ -18,6 +19,7 @@ pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     let mut ids = Vec::new();
     let mut evidence = Vec::new();
     let (mut lost, mut total, mut repeats) = (Duration::ZERO, Duration::ZERO, 0_usize);
+    let mut half_open = 0_usize;
     for analysed in connections {
         let handshake = &analysed.connection.handshake;
         let again = handshake.syn_repeats + handshake.syn_ack_repeats;
@@ -39,6 +41,13 @@ pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
             first,
             format!("connection {}: first SYN", analysed.id),
         ));
+        half_open += usize::from(handshake.half_open.is_some());
+        evidence.extend(handshake.half_open.map(|answer| {
+            frame(
+                answer,
+                "the server answers for an older connection between the same ports, which it still holds",
+            )
+        }));
         evidence.extend(
             handshake
                 .last_syn
@@ -54,6 +63,20 @@ pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     if ids.is_empty() {
         return Vec::new();
     }
+    let mut remedy =
+        "Look for loss on the path, a full accept queue (Linux: ListenOverflows in nstat) or a filter; keep \
+         connections open so that fewer SYNs are needed."
+            .to_owned();
+    if half_open > 0 {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            remedy,
+            " On {} the server still held an older one between the same ports: let it end idle connections (TCP \
+             keep-alive), and look for what takes state from under them, such as a firewall or an address translation \
+             that forgets.",
+            count(half_open, "connection")
+        );
+    }
     vec![
         Found {
             severity: severity_of(lost, total),
@@ -67,9 +90,7 @@ pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
             connections: ids,
             evidence,
             lost: Some(lost),
-            remedy: "Look for loss on the path, a full accept queue (Linux: ListenOverflows in nstat) or a \
-                     filter; keep connections open so that fewer SYNs are needed."
-                .into(),
+            remedy,
             predicted: Vec::new(),
             needs: Vec::new(),
         }
