@@ -21,8 +21,9 @@ pub(crate) fn guess(syn: &SynOptions) -> Option<Guess> {
     let started_at = [64_u8, 128, 255].into_iter().find(|start| ttl <= *start)?;
     let target = match started_at {
         128 => Target::Windows,
-        // A window of whole segments beside the largest hop count: a device that ends TCP itself.
-        255 if syn.window.is_multiple_of(mss) => Target::Bigip,
+        // A window of whole segments beside the largest hop count: a device that ends TCP itself. Old Solaris has both,
+        // and offers no SACK.
+        255 if syn.window.is_multiple_of(mss) && syn.sack_permitted => Target::Bigip,
         64 => of_unix(syn, ttl)?,
         _ => return None,
     };
@@ -92,6 +93,8 @@ mod tests {
     fn what_no_stack_is_known_for_gives_no_guess() {
         assert_eq!(target(syn(64, 5_000, None, true)), None);
         assert_eq!(target(syn(250, 5_000, None, true)), None);
+        // Solaris 2.6.
+        assert_eq!(target(syn(251, 8_760, None, false)), None);
         let unseen = SynOptions {
             ttl: None,
             ..syn(64, 64_240, Some(7), true)

@@ -181,8 +181,11 @@ fn on_windows(cause: Cause, path: &Path) -> Option<Remedy> {
         Cause::NoTimestamps => {
             return own(
                 "Timestamps are off by default; the template of the connection decides.",
-                &["Set-NetTCPSetting -SettingName InternetCustom -Timestamps Enabled"],
-                &["Set-NetTCPSetting -SettingName InternetCustom -Timestamps Disabled"],
+                &[
+                    &windows::keep("InternetCustom", "Timestamps"),
+                    "Set-NetTCPSetting -SettingName InternetCustom -Timestamps Enabled",
+                ],
+                &[&windows::put_back("InternetCustom", "Timestamps")],
             );
         }
         Cause::BlackHole => {
@@ -203,8 +206,11 @@ fn on_windows(cause: Cause, path: &Path) -> Option<Remedy> {
             return own(
                 "On the host that delays its ACKs; 2 is the default. Better: TCP_NODELAY where the pieces are \
                  written.",
-                &["Set-NetTCPSetting -SettingName InternetCustom -DelayedAckFrequency 1"],
-                &["Set-NetTCPSetting -SettingName InternetCustom -DelayedAckFrequency 2"],
+                &[
+                    &windows::keep("InternetCustom", "DelayedAckFrequency"),
+                    "Set-NetTCPSetting -SettingName InternetCustom -DelayedAckFrequency 1",
+                ],
+                &[&windows::put_back("InternetCustom", "DelayedAckFrequency")],
             );
         }
         Cause::RestartAfterIdle => {
@@ -212,9 +218,10 @@ fn on_windows(cause: Cause, path: &Path) -> Option<Remedy> {
                 "The template of the connection decides; look at what it has now first.",
                 &[
                     "Get-NetTCPSetting | Select-Object SettingName, CwndRestart",
+                    &windows::keep("InternetCustom", "CwndRestart"),
                     "Set-NetTCPSetting -SettingName InternetCustom -CwndRestart False",
                 ],
-                &["Set-NetTCPSetting -SettingName InternetCustom -CwndRestart True"],
+                &[&windows::put_back("InternetCustom", "CwndRestart")],
             );
         }
         Cause::NoSack

@@ -61,7 +61,7 @@ fn settable(cause: Cause, target: Target) -> bool {
 
 /// What the hosts on the side that needs it have to do, one entry per system.
 fn steps(need: Need, concerned: &[&Analysed], target: Option<Target>) -> Vec<Steps> {
-    let mut by_system: BTreeMap<Target, (String, String, Path)> = BTreeMap::new();
+    let mut by_system: BTreeMap<Target, (String, String, Path, bool)> = BTreeMap::new();
     for analysed in concerned {
         let connection = &analysed.connection;
         let host = match need.side {
@@ -79,20 +79,30 @@ fn steps(need: Need, concerned: &[&Analysed], target: Option<Target>) -> Vec<Ste
         };
         if let Some((target, because)) = known {
             let at = format!("the {} {host}", need.side);
-            by_system
-                .entry(target)
-                .or_insert_with(|| (at, because, path(concerned, need.side)));
+            by_system.entry(target).or_insert_with(|| {
+                let (path, assumed) = path(concerned, need.side);
+                (at, because, path, assumed)
+            });
         }
     }
     by_system
         .into_iter()
-        .filter_map(|(target, (at, because, path))| {
+        .filter_map(|(target, (at, because, path, assumed))| {
             let remedy = remedy(need.cause, target, &path)?;
+            let mut says = remedy.says;
+            if assumed && depends_on_rate(need.cause, target, &path) {
+                // Writing to a String cannot fail.
+                let _ = write!(
+                    says,
+                    " The capture does not show the path's rate: sizes are for {}.",
+                    path.rate
+                );
+            }
             Some(Steps {
                 system: target.as_str().into(),
                 at,
                 because,
-                says: remedy.says,
+                says,
                 commands: remedy.commands,
                 undo: remedy.undo,
             })
@@ -100,8 +110,17 @@ fn steps(need: Need, concerned: &[&Analysed], target: Option<Target>) -> Vec<Ste
         .collect()
 }
 
-/// The path to size buffers for: the longest round trip, and the highest rate that shows.
-fn path(concerned: &[&Analysed], side: Side) -> Path {
+/// Whether what is advised would be another for another rate.
+fn depends_on_rate(cause: Cause, target: Target, known: &Path) -> bool {
+    let slower = Path {
+        rate: Rate::mbit_per_s(10),
+        ..*known
+    };
+    remedy(cause, target, known) != remedy(cause, target, &slower)
+}
+
+/// The path to size buffers for: the longest round trip, and the highest rate that shows; and whether none does.
+fn path(concerned: &[&Analysed], side: Side) -> (Path, bool) {
     /// What `longhaul tune` takes where nobody says.
     const UNKNOWN: Rate = Rate::mbit_per_s(1000);
     let directions = || {
@@ -118,11 +137,12 @@ fn path(concerned: &[&Analysed], side: Side) -> Path {
         .iter()
         .any(|analysed| analysed.connection.flow(side).repeated_bytes > 0);
     let some = LossRate::per_billion(1_000_000).unwrap_or(LossRate::ZERO);
-    Path {
+    let path = Path {
         rtt: rtt.unwrap_or(Duration::from_millis(100)),
         rate: rate.map_or(UNKNOWN, crate::text::rounded),
         loss: if lossy { some } else { LossRate::ZERO },
-    }
+    };
+    (path, rate.is_none())
 }
 
 /// The built-in profile whose settings take the cause away from a relay's side of the path.
@@ -173,7 +193,9 @@ fn filter(name: &str, concerned: &[&Analysed]) -> Option<String> {
         | "no-window-scaling"
         | "small-mss"
         | "no-connection-reuse" => " && tcp.flags.syn == 1",
-        "loss-limited" | "policer" | "pmtud-blackhole" => " && tcp.analysis.flags",
+        "loss-limited" | "loss-recovery" | "policer" | "pmtud-blackhole" => {
+            " && tcp.analysis.flags"
+        }
         "half-closed-by-peer" => " && (tcp.flags.fin == 1 || tcp.flags.reset == 1)",
         "tls-extra-round-trips" | "tls-no-resumption" => " && tls.handshake",
         "expect-100-continue" => " && (http.request || http.response.code == 100)",

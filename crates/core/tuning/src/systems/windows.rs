@@ -29,9 +29,24 @@ fn autotuning(path: &Path) -> Finding {
         vec![
             "Get-NetTCPSetting | Select-Object SettingName, AutoTuningLevelLocal, AutoTuningLevelEffective"
                 .to_owned(),
+            keep("Internet", "AutoTuningLevelLocal"),
             format!("Set-NetTCPSetting -SettingName Internet -AutoTuningLevelLocal {}", level(path)),
         ],
-        vec!["Set-NetTCPSetting -SettingName Internet -AutoTuningLevelLocal Normal".to_owned()],
+        vec![put_back("Internet", "AutoTuningLevelLocal")],
+    )
+}
+
+/// Writes a template's setting into a file, for the way back.
+pub(crate) fn keep(template: &str, setting: &str) -> String {
+    format!(
+        "\"$((Get-NetTCPSetting -SettingName {template}).{setting})\" > ~/{template}.{setting}.before"
+    )
+}
+
+/// Sets it to what [`keep`] wrote.
+pub(crate) fn put_back(template: &str, setting: &str) -> String {
+    format!(
+        "Set-NetTCPSetting -SettingName {template} -{setting} (Get-Content ~/{template}.{setting}.before)"
     )
 }
 
@@ -69,6 +84,8 @@ fn filter() -> Finding {
             .to_owned(),
         SET,
         vec![
+            keep("InternetCustom", "AutoTuningLevelLocal"),
+            keep("InternetCustom", "InitialCongestionWindowMss"),
             "Set-NetTCPSetting -SettingName InternetCustom -AutoTuningLevelLocal Normal \
              -InitialCongestionWindowMss 10"
                 .to_owned(),
@@ -78,6 +95,8 @@ fn filter() -> Finding {
         ],
         vec![
             "Get-NetTransportFilter -DestinationPrefix 192.0.2.0/24 | Remove-NetTransportFilter".to_owned(),
+            put_back("InternetCustom", "AutoTuningLevelLocal"),
+            put_back("InternetCustom", "InitialCongestionWindowMss"),
         ],
     )
 }
@@ -103,7 +122,14 @@ fn congestion() -> Finding {
          to break local loopback of some programs, so try it on one host first."
             .to_owned(),
         "Microsoft, netsh int tcp set supplemental",
-        vec!["netsh int tcp set supplemental template=Internet congestionprovider=BBR2".to_owned()],
-        vec!["netsh int tcp set supplemental template=Internet congestionprovider=CUBIC".to_owned()],
+        vec![
+            keep("Internet", "CongestionProvider"),
+            "netsh int tcp set supplemental template=Internet congestionprovider=BBR2".to_owned(),
+        ],
+        vec![
+            "netsh int tcp set supplemental template=Internet \
+             congestionprovider=$(Get-Content ~/Internet.CongestionProvider.before)"
+                .to_owned(),
+        ],
     )
 }
