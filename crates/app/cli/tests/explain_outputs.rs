@@ -311,7 +311,7 @@ fn tables_have_a_row_per_direction_and_columns_that_stay() {
         "{head}"
     );
     assert!(
-        head.ends_with(",delivery_rate_bps,slow_start_exit,slow_start_exit_s"),
+        head.ends_with(",slow_start_exit,slow_start_exit_s,vantage_confidence"),
         "{head}"
     );
     assert_eq!(connections.lines().count(), 3);

@@ -290,7 +290,7 @@ fn claim(finding: &str) -> Option<&'static [LimitName]> {
         "low-initial-ssthresh" => &[LimitName::CongestionAvoidance],
         "syn-loss" => &[LimitName::Handshake],
         "loss-limited" => &[LimitName::LossLimited, LimitName::LossRecovery],
-        "tail-loss" | "retransmission-timeouts" | "pmtud-blackhole" => &[LimitName::LossRecovery],
+        "loss-recovery" | "pmtud-blackhole" => &[LimitName::LossRecovery],
         "policer" => &[LimitName::Policer],
         "bufferbloat" | "path-full" => &[LimitName::Bottleneck],
         "send-buffer" => &[LimitName::SendBuffer],

@@ -75,6 +75,8 @@ fn what_stands_beside_a_limit_is_found_too() {
         ("no-scaling", "no-window-scaling"),
         ("syn-lost", "syn-loss"),
         ("zero-window", "zero-window-stalls"),
+        ("outage", "loss-recovery"),
+        ("burst-without-sack", "loss-recovery"),
         ("half-closed", "half-closed-by-peer"),
     ];
     for (form, finding) in named {

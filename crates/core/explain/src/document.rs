@@ -3,14 +3,14 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use connections::{Close, Connection, Notice, Side, Tracked};
+use connections::{Close, Connection, Notice, Side, Tracked, Vantage};
 use limit::{Attribution, EventKind};
 use record::explain as record;
 use units::{Bytes, Time};
 
 use crate::analysis::{Analysed, Complete};
 use crate::counters::counters;
-use crate::{caveats, growth, series, session, transfers};
+use crate::{caveats, growth, loss_response, series, session, transfers};
 
 /// What is said of a connection by itself. Its number and its start follow: [`place`].
 pub(crate) fn connection(
@@ -32,6 +32,7 @@ pub(crate) fn connection(
         rtt: rtt(connection),
         negotiated: negotiated(connection),
         vantage: connection.vantage.as_str().into(),
+        vantage_confidence: vantage_confidence(connection),
         directions: record::Directions {
             client_to_server: record::Direction {
                 limit_spans: spans(to_server),
@@ -54,6 +55,29 @@ pub(crate) fn connection(
         caveats: caveats::of_connection(connection),
         series: with_series.then(|| Box::new(series::series(connection, to_server, to_client))),
     }
+}
+
+/// How sure the side of the path is: by how far the ways from the tap to both ends differ.
+fn vantage_confidence(connection: &Connection) -> Option<record::Confidence> {
+    /// So many times as far from one end as from the other is beside that one, whatever hosts add to their answers.
+    const CLEAR: u32 = 50;
+    /// And within this nobody takes the tap for one that is beside either.
+    const MIDDLE: u32 = 3;
+    let halves = connection.client_half().zip(connection.server_half());
+    let clear = halves.is_some_and(|(client, server)| {
+        let (near, far) = (client.min(server), client.max(server));
+        match connection.vantage {
+            Vantage::Client | Vantage::Server => near * CLEAR <= far,
+            Vantage::Between => far <= near * MIDDLE,
+            Vantage::Unknown => false,
+        }
+    });
+    let sure = if clear {
+        record::Confidence::High
+    } else {
+        record::Confidence::Medium
+    };
+    (connection.vantage != Vantage::Unknown).then_some(sure)
 }
 
 /// Sets what a connection is among all others, the first of which began at `first_at`.
@@ -253,6 +277,7 @@ fn direction(connection: &Connection, side: Side, direction: &Complete) -> recor
             .filter(|_| acks_seen && flow.bytes() > 0)
             .map(bits_per_s),
         slow_start_exit: growth::slow_start_exit(connection, attribution),
+        loss_response: loss_response::of(&direction.timeline, attribution),
         ack_rtt: summary(flow.rtt.iter().map(|sample| sample.rtt)),
         counts: counters(connection, side),
         path_rate_bps: attribution.path_rate.rate.ok().map(bits_per_s),

@@ -18,6 +18,7 @@ mod findings;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod growth;
+mod loss_response;
 mod rebuild;
 mod series;
 mod session;

@@ -142,7 +142,8 @@ pub fn scenario(document: &Document) -> Result<String, NoScenario> {
             three_places(share * 100.0)
         );
     }
-    if let Some((host, window)) = held_by_window(&connections) {
+    let held = held_by_window(&connections);
+    if let Some((host, window)) = held {
         let _ = write!(
             text,
             "\n# The receiver's window held the transfer back and did not grow beyond this.\n\
@@ -150,6 +151,7 @@ pub fn scenario(document: &Document) -> Result<String, NoScenario> {
              tcp = {{ receive-window = \"{window} B\" }}\n"
         );
     }
+    write_sender(&mut text, &connections, held.map(|(host, _)| host));
     for ((kind, _), transfers) in &workloads {
         write_workload(&mut text, *kind, transfers);
     }
@@ -257,6 +259,42 @@ fn held_by_window(connections: &[&Connection]) -> Option<(&'static str, u64)> {
         >= connection.directions.server_to_client.bytes;
     let window = main_direction(connection).receive_window_max?;
     Some((if uploads { "origin" } else { "client" }, window))
+}
+
+/// The sender's congestion control, as far as its losses tell; the simulator and the lab's kernel take CUBIC.
+/// `taken` is a host that has its table already.
+fn write_sender(text: &mut String, connections: &[&Connection], taken: Option<&str>) {
+    /// `CUBIC` keeps 0.7 (RFC 9438 §4.6), its successors in kernels at most 0.8.
+    const YIELDS_NOTHING: f64 = 0.9;
+    let responses = connections
+        .iter()
+        .filter_map(|one| Some((one, main_direction(one).loss_response.as_ref()?)));
+    let Some((connection, response)) = responses.max_by_key(|(_, response)| response.losses) else {
+        text.push_str(
+            "\n# The sender's congestion control: not known, since too few losses show what it does behind one.\n",
+        );
+        return;
+    };
+    let losses = response.losses;
+    let kept = whole(response.kept * 100.0);
+    let directions = &connection.directions;
+    let uploads = directions.client_to_server.bytes >= directions.server_to_client.bytes;
+    let host = if uploads { "client" } else { "origin" };
+    if response.kept < YIELDS_NOTHING || taken == Some(host) {
+        let _ = write!(
+            text,
+            "\n# The sender's congestion control: behind {losses} losses it kept {kept} % of what flew (NewReno: 50 %, \
+             CUBIC: 70 %).\n"
+        );
+        return;
+    }
+    let _ = write!(
+        text,
+        "\n# Behind {losses} losses the sender kept {kept} % of what flew, as BBR does; of controllers that take \
+         losses for congestion only Westwood+ comes near.\n\
+         [hosts.{host}]\n\
+         congestion-control = \"bbr\"\n"
+    );
 }
 
 /// The most frequent transfers by kind and size, sizes within 2 % taken as one.

@@ -298,6 +298,20 @@ fn a_lost_tail_waits_for_the_timer() {
     // The last ACK came a round trip after the loss, the timer takes 400 ms from there (RTT + 200 ms),
     // and the repair a round trip.
     assert_about(detail(up, "loss-recovery: tail-loss"), 0.6, 0.01, up);
+    let found = finding(&document, "loss-recovery").expect("loss-recovery");
+    assert_about(found.lost_s.unwrap(), 0.6, 0.01, up);
+    assert!(
+        found.summary.contains("1 segment went again"),
+        "{}",
+        found.summary
+    );
+    // The segment, its repetition, and the ACK of that.
+    assert_eq!(found.evidence.len(), 3, "{:#?}", found.evidence);
+    assert!(
+        found.remedy.contains("tail loss probes"),
+        "{}",
+        found.remedy
+    );
 }
 
 #[test]
@@ -319,6 +333,22 @@ fn a_whole_flight_lost_is_a_timeout_and_slow_start_after_it() {
         up.limits,
         up.details
     );
+    let found = finding(&document, "loss-recovery").expect("loss-recovery");
+    assert!(
+        found
+            .evidence
+            .iter()
+            .any(|one| one.shows.ends_with("by the timer")),
+        "{:#?}",
+        found.evidence
+    );
+    assert!(found.remedy.contains("RACK"), "{}", found.remedy);
+}
+
+#[test]
+fn a_transfer_without_losses_has_no_repairs_to_speak_of() {
+    let document = explained(&Model::default().run());
+    assert!(finding(&document, "loss-recovery").is_none());
 }
 
 #[test]

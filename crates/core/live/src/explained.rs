@@ -223,6 +223,7 @@ impl Life {
             rtt: self.rtt(),
             negotiated: Negotiated::default(),
             vantage: side.to_owned(),
+            vantage_confidence: None,
             directions: Directions {
                 client_to_server: up,
                 server_to_client: down,

@@ -16,6 +16,7 @@ pub(crate) fn of(finding: &str) -> &'static [RemedyName] {
             RemedyName::Parallel,
             RemedyName::RelayPair,
         ],
+        "loss-recovery" => &[RemedyName::Algorithm, RemedyName::RelayPair],
         "low-initial-ssthresh" => &[RemedyName::InitialSsthresh],
         _ => &[],
     }

@@ -182,6 +182,35 @@ fn a_controller_that_single_losses_do_not_hold_is_predicted_within_a_fifth_on_th
 }
 
 #[test]
+fn a_sender_that_losses_do_not_move_is_rebuilt_as_bbr_and_newreno_and_cubic_are_not() {
+    for (controller, loss, rebuilt) in [
+        ("bbr", "0.3 %", true),
+        ("bbr", "1 %", true),
+        ("reno", "0.3 %", false),
+        ("cubic", "0.3 %", false),
+    ] {
+        for host in [HostName::Client, HostName::Origin] {
+            let lossy = LOSSY
+                .replace("\"reno\"", &format!("\"{controller}\""))
+                .replace("0.3 %", loss)
+                .replace("4 MB", "16 MB");
+            let document = verdict(&scenario(&lossy), host);
+            let response = &document.connections[0]
+                .directions
+                .client_to_server
+                .loss_response;
+            let text = explain::scenario(&document).unwrap();
+            assert_eq!(
+                text.contains("[hosts.client]\ncongestion-control = \"bbr\""),
+                rebuilt && host == HostName::Client,
+                "{controller} at {loss}, captured at {host:?}: {response:?}"
+            );
+            assert_eq!(scenario::read(&text).unwrap().len(), 1);
+        }
+    }
+}
+
+#[test]
 fn a_path_that_losses_kept_too_empty_to_show_its_rate_is_not_predicted() {
     let (predicted, truth) = without_reno("120 ms", "30 Mbit/s", "1 %");
     assert_eq!(predicted, None, "in truth {truth} s");
@@ -221,6 +250,7 @@ fn every_finding_that_is_answered_is_one_of_explain_s() {
         "no-window-scaling",
         "send-buffer",
         "loss-limited",
+        "loss-recovery",
         "policer",
         "low-initial-ssthresh",
     ] {

@@ -124,6 +124,9 @@ pub struct Connection {
     pub negotiated: Negotiated,
     /// Which side of the path the capture was made on: `client`, `server`, `between` or `unknown`.
     pub vantage: String,
+    /// How sure that is; absent where it is `unknown`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vantage_confidence: Option<Confidence>,
     /// The two directions.
     pub directions: Directions,
     /// TLS set-up; absent where the capture shows none.
@@ -310,6 +313,10 @@ pub struct Direction {
     /// What ended the first slow start; `null` where the data ended first.
     #[serde(default)]
     pub slow_start_exit: Option<SlowStartExit>,
+    /// How far the sender steps back when it loses something; absent where fewer than three losses show it, where
+    /// something else than its congestion window bounds what flies, and in captures that were not made at the sender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_response: Option<LossResponse>,
     /// Round trips from the tap to this direction's receiver and back, by Karn's rule; what lies above the
     /// smallest is queueing, or the receiver's delay.
     #[serde(default)]
@@ -331,6 +338,16 @@ pub struct SlowStartExit {
     /// kept from before or found by round trips, a full `bottleneck`, `receive-window` or `send-buffer`; `application`
     /// where a pause took the window away.
     pub cause: LimitName,
+}
+
+/// What a sender's congestion control does behind a loss.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+pub struct LossResponse {
+    /// Losses that it is taken over.
+    pub losses: u64,
+    /// Bytes in flight a round trip after the repair as a share of those before the loss, in the middle. A half is
+    /// `NewReno`'s, 0.7 CUBIC's, and all of it what BBR keeps.
+    pub kept: f64,
 }
 
 /// Packets of a direction by what they did, and the answers to them. Retransmissions sum to

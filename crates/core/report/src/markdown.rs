@@ -25,6 +25,9 @@ pub fn explain(document: &Document) -> String {
             seconds(capture.duration_s)
         );
     }
+    if let Some(said) = sentence::vantage(document) {
+        let _ = writeln!(text, "\n{}", plain(&said));
+    }
     if let Some(said) = sentence::explained(document) {
         let _ = writeln!(text, "\n{}", plain(&said));
     }
@@ -50,14 +53,10 @@ pub fn explain(document: &Document) -> String {
             );
         }
     }
-    let caveats: Vec<&String> = document
-        .captures
-        .iter()
-        .flat_map(|capture| &capture.caveats)
-        .collect();
+    let caveats = sentence::caveats(document);
     if !caveats.is_empty() {
         text.push_str("\n### What the capture cannot tell\n\n");
-        for caveat in caveats {
+        for caveat in &caveats {
             let _ = writeln!(text, "- {}", plain(caveat));
         }
     }
@@ -77,7 +76,7 @@ fn write_finding(text: &mut String, finding: &Finding) {
         plain(&finding.summary)
     );
     if !finding.remedy.is_empty() {
-        let _ = write!(text, "\n**Remedy:** {}\n", plain(&finding.remedy));
+        let _ = write!(text, "\n**Remedy:** {}\n", with_code(&finding.remedy));
     }
     for steps in &finding.steps {
         let _ = write!(
@@ -118,6 +117,22 @@ fn code(text: &str) -> String {
     for_terminal(text).replace('`', "'")
 }
 
+/// A sentence of ours, in which commands stand between backticks.
+fn with_code(text: &str) -> String {
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return plain(text);
+    }
+    let part = |(index, part): (usize, &&str)| {
+        if index.is_multiple_of(2) {
+            plain(part)
+        } else {
+            format!("`{}`", code(part))
+        }
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
 /// Text from a capture that must not become markup.
 fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -144,5 +159,7 @@ mod tests {
             "GET /\\<script\\>\\|\\!\\[x\\](y)"
         );
         assert_eq!(code("a`b"), "a'b");
+        assert_eq!(with_code("run `a_b <c>`, *d*"), "run `a_b <c>`, \\*d\\*");
+        assert_eq!(with_code("one ` alone_"), "one \\` alone\\_");
     }
 }

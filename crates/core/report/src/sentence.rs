@@ -1,8 +1,9 @@
 //! What both text and HTML say in the same words.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use record::explain::{Document, Evidence, Finding, Prediction, Severity, Steps};
+use record::explain::{Confidence, Document, Evidence, Finding, Prediction, Severity, Steps};
 use record::lab::{Arm, Cell, Comparison, Conduct, PathCheck, Priming};
 
 use crate::alike::Alike;
@@ -139,10 +140,14 @@ pub(crate) const fn severity(severity: Severity) -> &'static str {
 }
 
 pub(crate) const fn confidence(finding: &Finding) -> &'static str {
-    match finding.confidence {
-        record::explain::Confidence::Low => "low",
-        record::explain::Confidence::Medium => "medium",
-        record::explain::Confidence::High => "high",
+    confidence_word(finding.confidence)
+}
+
+pub(crate) const fn confidence_word(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Low => "low",
+        Confidence::Medium => "medium",
+        Confidence::High => "high",
     }
 }
 
@@ -158,6 +163,41 @@ pub(crate) fn explained(document: &Document) -> Option<String> {
         percent(explained.share),
         seconds(explained.held_s)
     ))
+}
+
+/// On which side of the path the captures were made, as far as they show it; `None` without a connection.
+pub(crate) fn vantage(document: &Document) -> Option<String> {
+    let mut places: BTreeMap<&str, (usize, Option<Confidence>)> = BTreeMap::new();
+    for connection in &document.connections {
+        let sure = connection.vantage_confidence;
+        let (count, least) = places
+            .entry(connection.vantage.as_str())
+            .or_insert((0, sure));
+        *count += 1;
+        *least = sure.min(*least);
+    }
+    let alone = places.len() == 1;
+    let parts: Vec<String> = places
+        .iter()
+        .map(|(name, (count, sure))| {
+            let place = match *name {
+                "client" => "at the client or near it",
+                "server" => "at the server or near it",
+                "between" => "between client and server",
+                _ => "where, no round trip shows",
+            };
+            let sure = sure.map(|sure| format!("{} confidence", confidence_word(sure)));
+            let count = (!alone)
+                .then(|| format!("{count} connection{}", if *count == 1 { "" } else { "s" }));
+            let details: Vec<String> = count.into_iter().chain(sure).collect();
+            if details.is_empty() {
+                place.to_owned()
+            } else {
+                format!("{place} ({})", details.join(", "))
+            }
+        })
+        .collect();
+    (!parts.is_empty()).then(|| format!("Captured {}.", parts.join("; ")))
 }
 
 /// Where commands belong, and how the system is known.

@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use connections::{Connection, Side};
 use limit::{Detail, LimitName};
-use record::explain::{Confidence, Evidence, Severity};
+use record::explain::{Confidence, Evidence};
 use tuning::remedies::Cause;
 
-use super::{CatalogueEntry, Found, Judged, Need, frame};
+use super::{CatalogueEntry, Found, Judged, Need, frame, severity_of};
 use crate::analysis::Analysed;
 use crate::text::count;
 
@@ -121,6 +121,7 @@ fn judge(
         name if name == NO_WINDOW_SCALING.name => held(LimitName::ReceiveWindow, Detail::NoScaling),
         _ => Duration::ZERO,
     };
+    let whole = concerned.iter().map(|one| one.connection.duration()).sum();
     let evidence: Vec<Evidence> = concerned
         .iter()
         .flat_map(|analysed| {
@@ -144,11 +145,7 @@ fn judge(
         .flatten()
         .collect();
     let found = Found {
-        severity: if lost.is_zero() {
-            Severity::Info
-        } else {
-            Severity::Warning
-        },
+        severity: severity_of(lost, whole),
         confidence: Confidence::High,
         summary: format!("{} with {what}", count(concerned.len(), "connection")),
         connections: concerned.iter().map(|analysed| analysed.id).collect(),

@@ -180,7 +180,7 @@ pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
 const LOCAL: Duration = Duration::from_millis(100);
 
 /// Below a fifth of the transfer it is not what to look at first.
-fn is_worth_a_look(held: Duration, busy: Duration) -> bool {
+pub(super) fn is_worth_a_look(held: Duration, busy: Duration) -> bool {
     held >= LOCAL && held * 5 >= busy
 }
 

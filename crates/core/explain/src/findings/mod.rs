@@ -13,6 +13,7 @@ mod half_closed;
 mod handshake_options;
 mod held;
 mod idle_restart;
+mod loss_recovery;
 mod low_ssthresh;
 mod parallel;
 mod path;
@@ -46,12 +47,13 @@ pub struct CatalogueEntry {
 }
 
 /// Every finding, by name.
-pub const CATALOGUE: [CatalogueEntry; 23] = [
+pub const CATALOGUE: [CatalogueEntry; 24] = [
     capture_artefact::ENTRY,
     continue_wait::ENTRY,
     fixed_window::ENTRY,
     half_closed::ENTRY,
     held::LOSS_LIMITED,
+    loss_recovery::ENTRY,
     low_ssthresh::ENTRY,
     held::NAGLE,
     connection_reuse::ENTRY,
@@ -74,7 +76,7 @@ pub const CATALOGUE: [CatalogueEntry; 23] = [
 
 type Rule = fn(&[Analysed]) -> Vec<Judged>;
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     blackhole::find,
     capture_artefact::find,
     connection_reuse::find,
@@ -84,6 +86,7 @@ const RULES: [Rule; 16] = [
     handshake_options::find,
     held::find,
     idle_restart::find,
+    loss_recovery::find,
     low_ssthresh::find,
     parallel::find,
     peer_window::find,

@@ -9,6 +9,7 @@ use super::connection_reuse::{self, Fresh};
 use super::continue_wait::{self, Wait};
 use super::flight::{self, Row};
 use super::held;
+use super::loss_recovery::{self, Repairs};
 use super::peer_window::{self, Channel};
 use super::zero_window::{self, Stalls};
 use super::{blackhole, fixed_window};
@@ -34,6 +35,8 @@ pub(super) struct Sent {
     pub(super) flight: Box<[Row]>,
     /// Its flight in the longest span under a limit.
     pub(super) held: Box<[(LimitName, Box<[Row]>)]>,
+    /// What it sent again.
+    pub(super) repairs: Repairs,
     /// The window above TCP that it waited for.
     pub(super) channel: Option<Box<Channel>>,
     /// From here on it grew slowly.
@@ -85,6 +88,7 @@ impl Sent {
             hole: blackhole::hole(connection, side).map(Box::new),
             flight: flight.unwrap_or_default(),
             held: held::longest(connection, side, direction),
+            repairs: loss_recovery::repairs(connection, side, direction),
             channel: peer_window::channel(connection, side, &direction.attribution),
             slow_since: starts(LimitName::CongestionAvoidance, Detail::LowSsthresh),
             restarted: starts(LimitName::SlowStart, Detail::AfterIdle),

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use connections::{Connection, Mark, Role, Side};
+use limit::{Detail, LimitName};
 use record::explain::Confidence;
 use wire::TcpFlags;
 
@@ -28,7 +29,8 @@ pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
 fn judge(connections: &[Analysed], receiver: Side) -> Option<Found> {
     let mut ids = Vec::new();
     let mut evidence = Vec::new();
-    let (mut lost, mut total, mut stalls) = (Duration::ZERO, Duration::ZERO, 0);
+    let (mut lost, mut closed_for, mut total) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    let mut stalls = 0;
     for analysed in connections {
         let closed = &analysed.shown.sent(receiver.peer()).stalls;
         if closed.number == 0 {
@@ -37,7 +39,17 @@ fn judge(connections: &[Analysed], receiver: Side) -> Option<Found> {
         ids.push(analysed.id);
         total += analysed.connection.duration();
         stalls += closed.number;
-        lost += closed.time;
+        closed_for += closed.time;
+        // A sender that has nothing to send loses nothing by a closed window.
+        let direction = analysed.direction(receiver.peer());
+        lost += if direction.timeline.blind.is_some() {
+            closed.time
+        } else {
+            let detail = Detail::ZeroWindow;
+            direction
+                .attribution
+                .held_by(LimitName::ReceiveWindow, detail)
+        };
         for (from, to) in closed.first.iter().copied() {
             let until = to.map_or(analysed.connection.last_at, |mark| mark.at);
             evidence.push(frame(from, format!("connection {}: window 0", analysed.id)));
@@ -59,7 +71,7 @@ fn judge(connections: &[Analysed], receiver: Side) -> Option<Found> {
             "the {receiver}'s window was closed {} on {}, for {} in all",
             count(stalls, "time"),
             count(ids.len(), "connection"),
-            duration(lost)
+            duration(closed_for)
         ),
         connections: ids,
         evidence,

@@ -93,6 +93,9 @@ fn connections(page: &mut Page, document: &Document) {
     } else {
         page.table(&heads, &rows, &[1, 2, 7, 8]);
     }
+    if let Some(said) = sentence::vantage(document) {
+        page.element("<p>", &said, "</p>\n");
+    }
     page.markup("</section>\n");
 }
 

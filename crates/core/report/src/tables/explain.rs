@@ -5,6 +5,7 @@ use record::explain::{Connection, Direction, Document, Finding, Transfer};
 
 use super::{Columns, Table};
 use crate::quantity::float;
+use crate::sentence;
 
 /// `connections` (a row per direction), `transfers`, `findings` (a row per finding), and `series` (a row
 /// per point, for connections that carry them). Connections are numbered as in the document.
@@ -139,6 +140,10 @@ fn counted<'a, 'b>(columns: Columns<'a, Way<'b>>) -> Columns<'a, Way<'b>> {
             let exit = way.direction.slow_start_exit.as_ref();
             exit.map(|exit| exit.after_s)
         })
+        .text("vantage_confidence", |way| {
+            let sure = way.connection.vantage_confidence;
+            sure.map(|sure| sentence::confidence_word(sure).to_owned())
+        })
 }
 
 /// Seconds of a limit.
@@ -197,10 +202,10 @@ fn findings(document: &Document) -> Table {
     Columns::over(&document.findings)
         .text("name", |finding| Some(finding.name.clone()))
         .text("severity", |finding| {
-            Some(crate::sentence::severity(finding.severity).to_lowercase())
+            Some(sentence::severity(finding.severity).to_lowercase())
         })
         .text("confidence", |finding| {
-            Some(crate::sentence::confidence(finding).to_owned())
+            Some(sentence::confidence(finding).to_owned())
         })
         .real("lost_s", |finding| finding.lost_s)
         .text("connections", |finding| Some(ids(finding)))

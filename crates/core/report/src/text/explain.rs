@@ -229,6 +229,9 @@ fn connections(text: &mut String, document: &Document, style: Style) {
     if groups.len() < document.connections.len() {
         text.push_str("  Lines for n connections show their medians.\n");
     }
+    if let Some(said) = sentence::vantage(document) {
+        text.push_str(&paragraph("  ", &said, WIDTH));
+    }
 }
 
 /// Groups of connections between the same hosts with the same shape, by first member.

@@ -374,6 +374,7 @@ pub(crate) fn connection(id: u32, start_s: f64, bytes: u64) -> Connection {
             timestamps: Some(true),
         },
         vantage: "client".into(),
+        vantage_confidence: Some(Confidence::High),
         directions: Directions {
             client_to_server: Direction {
                 bytes,

@@ -199,8 +199,15 @@ fn hostile(text: &str) -> (record::lab::Document, explain::Document) {
             serde_json::Value::Object(fields) => {
                 for (name, value) in fields.iter_mut() {
                     // These are enumerations and cannot hold other words.
-                    let fixed = ["severity", "confidence", "dominant", "limits", "measure"]
-                        .contains(&name.as_str());
+                    let fixed = [
+                        "severity",
+                        "confidence",
+                        "vantage_confidence",
+                        "dominant",
+                        "limits",
+                        "measure",
+                    ]
+                    .contains(&name.as_str());
                     if !fixed {
                         replace(value, text);
                     }

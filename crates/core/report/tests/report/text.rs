@@ -153,6 +153,25 @@ fn a_hostile_capture_cannot_write_to_the_terminal() {
     );
 }
 
+/// A ticket left out what a capture cannot tell of its connections.
+#[test]
+fn a_ticket_says_what_connections_cannot_tell() {
+    let mut document = examples::explained();
+    for connection in &mut document.connections {
+        connection.caveats = vec!["only the client's packets are in the capture".into()];
+    }
+    let ticket = longhaul_report::markdown::explain(&document);
+    let (_, caveats) = ticket
+        .split_once("### What the capture cannot tell")
+        .unwrap_or_else(|| panic!("{ticket}"));
+    for words in [
+        "segments of up to 65160 bytes",
+        ": only the client's packets are in the capture",
+    ] {
+        assert_eq!(caveats.matches(words).count(), 1, "{words} in {caveats}");
+    }
+}
+
 #[test]
 fn a_failed_assertion_and_an_invalid_cell_are_said_in_words() {
     let mut document = examples::lab();

@@ -68,6 +68,7 @@ mod tests {
             rtt: Rtt::default(),
             negotiated: Negotiated::default(),
             vantage: "client".to_owned(),
+            vantage_confidence: None,
             directions: Directions {
                 client_to_server: Direction::default(),
                 server_to_client: Direction::default(),
