@@ -2,7 +2,7 @@
 
 mod files;
 
-pub(crate) use files::{expand, overlap};
+pub(crate) use files::{can_be_read_again, expand, overlap};
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

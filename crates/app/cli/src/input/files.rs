@@ -12,8 +12,8 @@ const PROBED: u64 = 1 << 20;
 /// Below this a time counts from midnight or from the first packet, not from the epoch.
 const ABSOLUTE: Time = Time::from_nanos(2 * 86_400 * 1_000_000_000);
 
-/// The captures that `arguments` name: files as they are, of a folder those that hold packets, of a pattern
-/// those that match. Rotated files are put in order of their first packets, whatever their names.
+/// The captures that `arguments` name: files as they are, of a folder or pattern those that hold packets. Rotated files
+/// are put in order of their first packets, whatever their names.
 pub(crate) fn expand(arguments: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for argument in arguments {
@@ -38,7 +38,7 @@ fn in_folder(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let path = entry
             .with_context(|| format!("cannot list the folder `{shown}`"))?
             .path();
-        if path.is_file() && first_packet(&path) != First::None {
+        if holds_packets(&path) {
             found.push(path);
         }
     }
@@ -49,7 +49,8 @@ fn in_folder(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The files that match a pattern, for shells that leave it as it is.
+/// The files with packets that match a pattern, for shells that leave it as it is. The newest of rotated files may have
+/// none yet.
 fn matching(pattern: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let shown = pattern.display();
     let Some(text) = pattern
@@ -60,30 +61,39 @@ fn matching(pattern: &Path) -> anyhow::Result<Vec<PathBuf>> {
         return Ok(vec![pattern.to_owned()]);
     };
     let paths = glob::glob(text).with_context(|| format!("`{shown}` is no pattern"))?;
-    let mut found = Vec::new();
+    let (mut found, mut matched) = (Vec::new(), false);
     for path in paths {
         let path = path.with_context(|| format!("cannot look through `{shown}`"))?;
-        if path.is_file() {
+        matched |= path.is_file();
+        if holds_packets(&path) {
             found.push(path);
         }
     }
-    if found.is_empty() {
+    if !matched {
         bail!("no file matches `{shown}`");
+    }
+    if found.is_empty() {
+        bail!("no file that matches `{shown}` holds packets");
     }
     Ok(found)
 }
 
-/// Files by the time of their first packets. Where one has no time since the epoch (a text without dates,
-/// standard input, an unreadable file), the order given is all there is.
+fn holds_packets(path: &Path) -> bool {
+    path.is_file() && first_packet(path) != First::None
+}
+
+/// Files by the time of their first packets, those without packets last. Where one has no time since the epoch (a text
+/// without dates), or can be read only once (standard input, a pipe), the order given is all there is.
 fn in_order_of_time(files: Vec<PathBuf>) -> Vec<PathBuf> {
-    if files.len() < 2 || files.iter().any(|file| file.as_os_str() == "-") {
+    if files.len() < 2 || !files.iter().all(|file| can_be_read_again(file)) {
         return files;
     }
     let times: Option<Vec<Time>> = files
         .iter()
         .map(|file| match first_packet(file) {
             First::At(at) if at >= ABSOLUTE => Some(at),
-            First::At(_) | First::Untimed | First::None => None,
+            First::None => Some(Time::MAX),
+            First::At(_) | First::Untimed => None,
         })
         .collect();
     let Some(times) = times else {
@@ -93,6 +103,11 @@ fn in_order_of_time(files: Vec<PathBuf>) -> Vec<PathBuf> {
     // Stable: files that begin at one moment stay as they were.
     timed.sort_by_key(|(at, _)| *at);
     timed.into_iter().map(|(_, file)| file).collect()
+}
+
+/// Whether looking at its first bytes takes nothing from who reads it: a pipe has them once.
+pub(crate) fn can_be_read_again(path: &Path) -> bool {
+    path.is_file()
 }
 
 /// What a file begins with.
@@ -184,9 +199,23 @@ mod tests {
             folder.path().join("b.txt"),
         ];
         assert_eq!(names(&expand(&given).unwrap()), ["slow.pcap9", "b.txt"]);
-        let message = expand(&[folder.path().join("none*")])
-            .unwrap_err()
-            .to_string();
-        assert!(message.starts_with("no file matches"), "{message}");
+        for (pattern, why) in [
+            ("none*", "no file matches"),
+            ("NOTES*", "no file that matches"),
+        ] {
+            let message = expand(&[folder.path().join(pattern)])
+                .unwrap_err()
+                .to_string();
+            assert!(message.starts_with(why), "{message}");
+        }
+        // What was begun and has no packet yet is nobody's first.
+        put("slow.pcap11", "");
+        let pattern = folder.path().join("slow.pcap*");
+        assert_eq!(names(&expand(&[pattern]).unwrap()), sorted);
+        let named = ["slow.pcap11", "slow.pcap9", "slow.pcap"].map(|name| folder.path().join(name));
+        assert_eq!(
+            names(&expand(&named).unwrap()),
+            ["slow.pcap", "slow.pcap9", "slow.pcap11"]
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use capture::{Ending, Framer, Summary};
+use capture::{Ending, Format, Framer, Summary};
 use indicatif::{ProgressBar, ProgressStyle};
 use record::explain::Capture;
 use survey::{Stopped, Survey, Surveyed};
@@ -52,6 +52,14 @@ pub(super) fn read_all(
         captures.push(capture);
     }
     progress.finish_and_clear();
+    // Among others a capture without a packet is no reason to explain none of them.
+    if captures.iter().all(|capture| capture.packets == 0) {
+        return Err(anyhow::anyhow!(
+            "`{}` begins as a capture does, and holds no packet",
+            captures.first().map_or("", |capture| capture.file.as_str())
+        ))
+        .usage("this capture can't be explained");
+    }
     Ok((captures, source.finish()?))
 }
 
@@ -107,10 +115,11 @@ impl Source {
     }
 }
 
-/// Whether a file begins as pcap and pcapng do. Standard input is looked at when it is read; until then it may be text.
+/// Whether a file begins as pcap and pcapng do. Standard input and pipes are looked at when they are read; until then
+/// they may be text.
 fn holds_packets(path: &Path) -> bool {
     let mut start = [0; 4];
-    path.as_os_str() != "-"
+    input::can_be_read_again(path)
         && input::open(path).is_ok_and(|mut input| input.reader.read_exact(&mut start).is_ok())
         && Framer::frames(start)
 }
@@ -144,11 +153,17 @@ fn read(
         "`{name}` holds {} packets without a time, as `tcpdump -t` prints them: print them again without `-t`",
         summary.text.untimed
     );
+    let is_text = summary
+        .format
+        .is_none_or(|format| format == Format::TcpdumpText);
     anyhow::ensure!(
-        summary.frames > 0,
+        summary.frames > 0 || !is_text,
         "`{name}` holds no packet: is it a capture, or the text that tcpdump prints?"
     );
     let mut caveats = caveats(&summary);
+    if summary.frames == 0 {
+        caveats.push("it holds no packet".to_owned());
+    }
     caveats.extend(broken);
     let capture = Capture {
         file: name,
@@ -255,6 +270,25 @@ fn caveats(summary: &Summary) -> Vec<String> {
             "{} blocks contradict themselves",
             summary.unreadable_blocks
         ));
+    }
+    if summary.text.untimed > 0 {
+        caveats.push(format!(
+            "packets without a time, as `tcpdump -t` prints them, are left out: {}",
+            summary.text.untimed
+        ));
+    }
+    if summary.text.unreadable > 0 {
+        caveats.push(format!(
+            "lines that begin like packets and cannot be read on are left out: {}",
+            summary.text.unreadable
+        ));
+    }
+    if summary.text.spans_guessed {
+        caveats.push(
+            "the time stamps are spans that count from the packet before (`tcpdump -ttt`) or from the first \
+             (`-ttttt`), and are too few to tell: they are read as the former; print them as `-tt` does"
+                .to_owned(),
+        );
     }
     caveats
 }
