@@ -447,3 +447,55 @@ fn a_filter_that_is_wrong_is_a_usage_error_that_names_the_word() {
     assert_eq!(nowhere.code, Some(3), "{nowhere:#?}");
     assert!(nowhere.stderr.contains("nosuch0"), "{}", nowhere.stderr);
 }
+
+/// A pipe has its bytes once: looking at the first of them would take them away.
+#[test]
+fn a_pipe_is_explained_as_its_file_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = capture_file(&folder);
+    let pipe = folder.path().join("pipe");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let bytes = fs::read(&file).unwrap();
+    let writing = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || fs::write(pipe, bytes).unwrap())
+    };
+    let piped = run(longhaul().args(["explain", "--json"]).arg(&pipe)).json();
+    writing.join().unwrap();
+    let read = run(longhaul().args(["explain", "--json"]).arg(&file)).json();
+    assert_eq!(piped["connections"], read["connections"]);
+    assert_eq!(piped["captures"][0]["packets"], 9, "{piped:#}");
+}
+
+/// The newest of rotated files has its head and no packet yet, or not even that.
+#[test]
+fn rotated_files_are_explained_although_the_newest_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = capture_file(&folder);
+    let place = |number: u32| folder.path().join(format!("rotated.pcapng{number}"));
+    let bytes = fs::read(&file).unwrap();
+    fs::write(place(0), &bytes).unwrap();
+    // A section header without an interface.
+    fs::write(place(1), &bytes[..28]).unwrap();
+    fs::write(place(2), b"").unwrap();
+    let pattern = folder.path().join("rotated.pcapng*");
+    let report = run(longhaul().args(["explain", "--json"]).arg(pattern)).json();
+    assert_eq!(
+        report["captures"].as_array().unwrap().len(),
+        1,
+        "{report:#}"
+    );
+    assert_eq!(report["connections"].as_array().unwrap().len(), 1);
+
+    let named = run(longhaul().arg("explain").arg(place(0)).arg(place(1)));
+    assert!(named.stdout.contains("it holds no packet"), "{named:#?}");
+    let alone = run(longhaul().arg("explain").arg(place(1)));
+    assert_eq!(alone.code, Some(2));
+    assert!(alone.stderr.contains("holds no packet"), "{alone:#?}");
+}
