@@ -39,10 +39,8 @@ fn a_far_relay_that_is_killed_ends_its_streams_with_a_reason_and_its_successor_s
     );
     let mut client = TcpStream::connect(entrance).unwrap();
     ping(&mut client);
-    // At most a second lies between two attempts. Who dials for a session that no longer exists does so until its
-    // outage ends (60 s): this tells the two apart also on a machine that stands still for seconds.
     assert!(
-        listening.elapsed().as_secs() < 20,
+        listening.elapsed().as_secs() < 2,
         "recovery took {:?}",
         listening.elapsed()
     );

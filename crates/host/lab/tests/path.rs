@@ -93,11 +93,10 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         .join(": ")
 }
 
-/// What `measure` finds on `path`, repeated where the link says of itself that it was late: more often than blocks of the
-/// lab are, because a processor that others take from this machine is away for seconds. The link's lateness is no part of
-/// what is measured, so nobody tries until it fits.
+/// What `measure` finds on `path`, repeated where the link says of itself that it was late: twice at most, as
+/// blocks of the lab are. The link's lateness is no part of what is measured, so nobody tries until it fits.
 fn in_time<T>(path: &PathSpec, mut measure: impl FnMut(&mut Bench) -> Outcome<T>) -> Outcome<T> {
-    const TRIES: u32 = 8;
+    const TRIES: u32 = 3;
     let mut problems = Vec::new();
     for _ in 0..TRIES {
         let mut bench = Bench::new(path)?;

@@ -138,15 +138,14 @@ fn some_uploads(
 }
 
 /// What `measure` finds on `path`. Its thread waits behind no ordinary one; and where `problems` finds that the link
-/// was late it is repeated, more often than blocks of the lab are: a processor that others take from this machine is away
-/// for seconds, and lateness is no part of what is measured.
+/// was late it is repeated, twice at most, as blocks of the lab are.
 fn in_time<T: Send>(
     path: &PathSpec,
     algorithm: &str,
     problems: &dyn Fn(&Interval, Duration) -> Vec<String>,
     measure: impl Fn(&Bench) -> Result<T> + Sync,
 ) -> Result<T> {
-    const TRIES: u32 = 8;
+    const TRIES: u32 = 3;
     let mut why = Vec::new();
     for _ in 0..TRIES {
         let bench = Bench::new(path, algorithm)?;
