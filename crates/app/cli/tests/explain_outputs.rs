@@ -275,14 +275,18 @@ fn remedies_come_in_the_terms_that_are_asked_for() {
             .filter_map(|finding| finding["steps"].as_array());
         let all: Vec<serde_json::Value> = steps.flatten().cloned().collect();
         assert!(!all.is_empty(), "{system}: {findings:#?}");
-        for one in all {
+        for one in &all {
             assert_eq!(one["system"], system);
-            assert!(!one["commands"].as_array().unwrap().is_empty(), "{one}");
-            assert!(!one["undo"].as_array().unwrap().is_empty(), "{one}");
+            let none = |lines: &str| one[lines].as_array().unwrap().is_empty();
+            let says = one["says"].as_str().unwrap();
+            assert_eq!(none("commands"), none("undo"), "{one}");
+            assert!(!none("commands") || says.contains("o setting of"), "{one}");
         }
+        let commands = |one: &&serde_json::Value| !one["commands"].as_array().unwrap().is_empty();
+        all.iter().filter(commands).count()
     };
-    steps("linux");
-    steps("aix");
+    assert!(steps("linux") > 0);
+    assert!(steps("aix") > 0);
     let unknown = run(longhaul().args(["explain", "--for", "cpm"]).arg(&file));
     assert_eq!(unknown.code, Some(2), "{unknown:#?}");
     assert!(unknown.stderr.contains("haproxy"), "{}", unknown.stderr);

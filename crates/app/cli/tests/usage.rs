@@ -5,7 +5,7 @@
 mod common;
 
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{longhaul, root, run};
 
@@ -74,6 +74,31 @@ fn doctor_says_which_verbs_run() {
         let checks = verb["checks"].as_array().unwrap();
         assert!(!checks.is_empty(), "{name}");
     }
+}
+
+/// A container may have no `/proc`: the relay needs sockets alone and is not said to be impossible there.
+#[test]
+fn doctor_says_that_a_relay_runs_where_the_host_cannot_be_read() {
+    let binary = longhaul().get_program().to_owned();
+    let doctor = run(Command::new("unshare")
+        .args(["--mount", "sh", "-c"])
+        .arg("mount -t tmpfs tmpfs /proc && exec \"$0\" doctor --json")
+        .arg(binary));
+    let doctor = doctor.json();
+    let verb = |name: &str| {
+        let verbs = doctor["verbs"].as_array().expect("a list of verbs");
+        let verb = verbs.iter().find(|verb| verb["verb"] == name);
+        verb.unwrap_or_else(|| panic!("{name} is a verb"))
+    };
+    for name in ["relay", "trunk", "explain"] {
+        assert_eq!(verb(name)["runs"], true, "{name}: {:#}", verb(name));
+    }
+    assert_eq!(
+        verb("tune")["runs"],
+        false,
+        "it reads what is not there: {:#}",
+        verb("tune")
+    );
 }
 
 #[test]

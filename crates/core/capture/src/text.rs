@@ -1,6 +1,6 @@
 //! The text output of tcpdump, as people paste it into reports.
 //!
-//! Packet lines are read in the forms that `-n`, `-S`, `-e`, `-v` and `-tt` to `-ttttt` give them;
+//! Packet lines are read in the forms that `-n`, `-S`, `-e`, `-v`, `-#` and `-tt` to `-ttttt` give them;
 //! whatever stands between them (prompts, banners, hex dumps, prose) is counted and passed over.
 
 mod clock;

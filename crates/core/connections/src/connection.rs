@@ -214,6 +214,7 @@ impl Connection {
         for flow in [&mut self.to_server, &mut self.to_client] {
             flow.repeats = Vec::new();
             flow.rtt = Vec::new();
+            flow.stamped_us = Vec::new();
             flow.sacked = Vec::new();
         }
     }
@@ -511,6 +512,7 @@ impl ConnectionState {
             Some(from) if packet.len > 0 => self.on_data(segment, side, index, mark, from),
             Some(_) if syn => Role::Syn,
             Some(_) if is_end(segment.flags) => Role::End,
+            Some(from) if self.state(side).is_keep_alive(from) => Role::KeepAlive,
             Some(_) => Role::Ack,
         };
         if packet.role != Role::Copy && packet.role != Role::Stray {
@@ -729,7 +731,17 @@ impl ConnectionState {
         if let Some((left, right)) = blocks.iter().next().filter(|_| holds_more && !duplicate) {
             self.state(side.peer()).on_sack(packet.at, left, right);
         }
-        self.state(side.peer()).on_ack(packet.at, to, ack);
+        let peer = self.state(side.peer());
+        let before = peer.flow.acked;
+        peer.on_ack(packet.at, to, ack);
+        // Between two holes the timestamp of before them is echoed, until the edge moves (RFC 7323 §4.3).
+        if ack.bare
+            && before.is_some_and(|before| to > before)
+            && let Some(stamps) = segment.options.timestamps
+            && let Some(age) = peer.age_of(stamps.echo, packet.at)
+        {
+            peer.flow.stamped_us.push(age.get());
+        }
         if duplicate {
             self.state(side).flow.duplicate_sacks += 1;
             self.on_duplicate_sack(side.peer(), blocks.iter().next());

@@ -85,7 +85,10 @@ pub struct Flow {
     pub largest_in_row: u64,
     /// IP and TCP header bytes of its latest data segment; zero where the source does not say.
     pub header_len: u16,
-    /// Largest number of bytes sent and not yet acknowledged, at the tap.
+    /// Round-trip samples by echoed timestamps, in microseconds: from the segment whose timestamp an ACK echoes that
+    /// moves the edge on. They also tell of segments that were sent again (RFC 7323 §4).
+    pub stamped_us: Vec<u32>,
+    /// Largest number of bytes sent and acknowledged neither by number nor by SACK blocks, at the tap.
     pub max_in_flight: u64,
     /// First and last packet with payload.
     pub data: Option<(Mark, Mark)>,
@@ -132,6 +135,8 @@ pub(crate) struct FlowState {
     seen: Ranges,
     /// Segments whose ACK would give a round-trip sample: end, time, and whether any of it was repeated.
     outstanding: VecDeque<Outstanding>,
+    /// What the peer holds beyond a hole, as its SACK blocks say.
+    held: Ranges,
     /// Recent packets, to know a copy when it comes.
     recent: Recent,
     /// Where each hole ends, ascending, and when data beyond it was seen first.
@@ -328,6 +333,15 @@ impl FlowState {
         None
     }
 
+    /// Whether a packet without payload at `from` asks for an acknowledgment of what was acknowledged long ago, as Linux
+    /// does (`tcp_xmit_probe_skb` in `net/ipv4/tcp_output.c`); others repeat the last byte.
+    pub(crate) fn is_keep_alive(&self, from: i64) -> bool {
+        let flow = &self.flow;
+        let known = flow.syn.is_some() || flow.data.is_some();
+        let all_acked = flow.acked.is_none_or(|acked| acked >= flow.end);
+        known && all_acked && from.checked_add(1) == Some(flow.end)
+    }
+
     /// Payload from this side at `[from, to)`; `index` is the packet's place in the connection.
     /// No repeat can fill a hole sooner than `loop_time` after it appeared.
     pub(crate) fn on_data(
@@ -380,7 +394,8 @@ impl FlowState {
             .flow
             .acked
             .map_or(self.flow.start, |acked| acked)
-            .abs_diff(self.flow.end);
+            .abs_diff(self.flow.end)
+            .saturating_sub(self.held.total());
         if self.flow.acked.is_none_or(|acked| acked < self.flow.end) {
             self.flow.max_in_flight = self.flow.max_in_flight.max(flight);
         }
@@ -395,6 +410,7 @@ impl FlowState {
             self.duplicate_acks = 0;
             self.peer_holds_more = ack.holds_more;
             self.flow.acked = Some(to);
+            self.held.drop_below(to);
             self.last_progress_at = Some(at);
             self.sample(at, to, ack.bare);
             self.move_anchor(to);
@@ -423,6 +439,8 @@ impl FlowState {
     pub(crate) fn on_sack(&mut self, at: Time, left: SeqNum, right: SeqNum) {
         if let (Some(from), Some(to)) = (self.position(left), self.position(right)) {
             self.flow.sacked.push(SackedRange { at, from, to });
+            let acked = self.flow.acked.unwrap_or(from);
+            self.held.insert(from.max(acked), to.min(self.flow.end));
         }
     }
 

@@ -42,6 +42,7 @@ pub use flow::{Flow, RttSample, SackedRange, SynOptions};
 pub use fragments::Fragments;
 pub use notice::Notice;
 pub use packet::{Endpoint, Mark, Packet, Repeat, Role, Side};
+pub use ranges::Ranges;
 pub use ssh::SshBanners;
 pub use tls::TlsHandshake;
 pub use tracker::{Room, Tracked, Tracker};

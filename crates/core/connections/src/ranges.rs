@@ -2,7 +2,7 @@ use alloc::collections::BTreeMap;
 
 /// A set of positions as disjoint half-open ranges. An in-order stream is one range, however long.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     spans: BTreeMap<i64, i64>,
     /// The highest range, which nearly every insertion makes longer; not in `spans`.
     edge: Option<(i64, i64)>,
@@ -11,7 +11,7 @@ pub(crate) struct Ranges {
 
 impl Ranges {
     /// Adds `[from, to)` and returns how many positions are new.
-    pub(crate) fn insert(&mut self, from: i64, to: i64) -> u64 {
+    pub fn insert(&mut self, from: i64, to: i64) -> u64 {
         if from >= to {
             return 0;
         }
@@ -52,8 +52,32 @@ impl Ranges {
         self.total = self.total.saturating_add(from.abs_diff(to));
     }
 
+    /// Forgets every position below `position`.
+    pub fn drop_below(&mut self, position: i64) {
+        while let Some((&left, &right)) = self.spans.first_key_value() {
+            if left >= position {
+                return;
+            }
+            self.spans.remove(&left);
+            let end = right.min(position);
+            self.total = self.total.saturating_sub(left.abs_diff(end));
+            if end < right {
+                self.spans.insert(end, right);
+                return;
+            }
+        }
+        if let Some((left, right)) = self.edge
+            && left < position
+        {
+            let end = right.min(position);
+            self.total = self.total.saturating_sub(left.abs_diff(end));
+            self.edge = (end < right).then_some((end, right));
+        }
+    }
+
     /// How many positions of `[from, to)` are in the set.
-    pub(crate) fn covered(&self, from: i64, to: i64) -> u64 {
+    #[must_use]
+    pub fn covered(&self, from: i64, to: i64) -> u64 {
         let before = self.spans.range(..from).next_back();
         let within = self.spans.range(from..to.max(from));
         let spans = before.into_iter().chain(within);
@@ -72,7 +96,8 @@ impl Ranges {
     }
 
     /// How many positions the set holds.
-    pub(crate) const fn total(&self) -> u64 {
+    #[must_use]
+    pub const fn total(&self) -> u64 {
         self.total
     }
 }

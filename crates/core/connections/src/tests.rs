@@ -188,6 +188,54 @@ fn a_repair_is_known_by_the_age_of_its_own_hole() {
     assert_eq!(connection.to_server.out_of_order, 1, "4381 to 5841");
 }
 
+/// What the receiver already held counted as flying.
+#[test]
+fn what_sack_reports_does_not_fly_and_timestamps_tell_of_what_was_sent_again() {
+    let stamp = |value: u32, echo: u32| format!("nop,nop,TS val {value} ecr {echo}");
+    let line =
+        |text: &str, stamps: String| text.replace("TS", &format!("options [{stamps}]")) + "\n";
+    let open = |text: &str, stamps: String| {
+        text.replace("TS", &format!("options [mss 1460,sackOK,{stamps}]")) + "\n"
+    };
+    let sacked = |text: &str, block: &str, stamps: String| {
+        text.replace(
+            "TS",
+            &format!("options [{stamps},nop,nop,sack 1 {{{block}}}]"),
+        ) + "\n"
+    };
+    let tracked = script(
+        &[
+            open("0.0 > S 1000 win 64240, TS", stamp(100, 0)),
+            open("0.2 < S. 5000 ack 1001, win 65160, TS", stamp(900, 100)),
+            line("0.2001 > . - ack 1, win 502, TS", stamp(300, 900)),
+            line("0.30 > . 1:1449 ack 1, win 502, TS", stamp(400, 900)),
+            line("0.30 > . 1449:2897 ack 1, win 502, TS", stamp(401, 900)),
+            line("0.30 > . 2897:4345 ack 1, win 502, TS", stamp(402, 900)),
+            sacked(
+                "0.50 < . - ack 1, win 509, TS",
+                "1449:2897",
+                stamp(1_200, 300),
+            ),
+            sacked(
+                "0.50 < . - ack 1, win 509, TS",
+                "1449:4345",
+                stamp(1_201, 300),
+            ),
+            line("0.51 > . 1:1449 ack 1, win 502, TS", stamp(610, 1_200)),
+            line("0.52 > . 4345:5793 ack 1, win 502, TS", stamp(620, 1_200)),
+            line("0.71 < . - ack 4345, win 509, TS", stamp(1_410, 610)),
+            line("0.73 < . - ack 5793, win 509, TS", stamp(1_420, 620)),
+        ]
+        .concat(),
+    );
+    let flow = &only(&tracked).to_server;
+    // Three segments before the loss shows; behind it the first one and the new one.
+    assert_eq!(flow.max_in_flight, 3 * 1448);
+    let karn: Vec<u128> = flow.rtt.iter().map(|one| one.rtt.as_millis()).collect();
+    assert_eq!(karn, [210], "of what was sent once");
+    assert_eq!(flow.stamped_us, [200_000, 210_000], "of both");
+}
+
 #[test]
 fn silence_then_the_first_hole_again_is_a_timeout_and_an_old_byte_is_spurious() {
     let tracked = after_handshake(
@@ -271,6 +319,72 @@ fn ports_used_again_are_another_connection_and_a_syn_again_is_not() {
     assert_eq!(tracked.connections[0].handshake.syn_repeats, 1);
 }
 
+/// Linux sends none of the old bytes, others one; the first kind counted as bare ACKs.
+#[test]
+fn probes_for_a_silent_peer_are_keep_alives_with_and_without_a_byte() {
+    use units::{SeqNum, Time};
+    use wire::{Endpoint, Host, Observation, Segment, TcpFlags, TcpOptions};
+    let mut tracker = Tracker::new();
+    let mut frame = 0;
+    let mut packet = |seconds: u64, client: bool, flags, seq: u32, ack: u32, payload_len| {
+        frame += 1;
+        let end = |name, port| Endpoint {
+            host: Host::Name(name),
+            port,
+        };
+        let (client_end, server_end) = (end("client", 50_000), end("server", 80));
+        let ends = if client {
+            (client_end, server_end)
+        } else {
+            (server_end, client_end)
+        };
+        let has_ack = TcpFlags::ACK;
+        tracker.observe(&Observation::Tcp(Segment {
+            at: Time::from_millis(seconds * 1_000),
+            frame,
+            source: ends.0,
+            destination: ends.1,
+            flags,
+            seq: SeqNum::new(seq),
+            ack: flags.contains(has_ack).then(|| SeqNum::new(ack)),
+            window: 500,
+            payload_len,
+            payload: b"",
+            options: TcpOptions::default(),
+            ip_id: None,
+            ttl: None,
+            ecn: None,
+            header_len: 40,
+        }));
+    };
+    let (syn, ack) = (TcpFlags::SYN, TcpFlags::ACK);
+    packet(0, true, syn, 999, 0, 0);
+    packet(0, false, syn.union(ack), 4_999, 1_000, 0);
+    packet(0, true, ack, 1_000, 5_000, 0);
+    // Nothing was sent yet.
+    packet(60, true, ack, 999, 5_000, 0);
+    packet(60, false, ack, 5_000, 1_000, 0);
+    packet(61, true, ack, 1_000, 5_000, 100);
+    packet(61, false, ack, 5_000, 1_100, 0);
+    packet(62, true, ack, 1_100, 5_000, 0);
+    packet(120, true, ack, 1_099, 5_000, 0);
+    packet(120, false, ack, 5_000, 1_100, 0);
+    packet(180, true, ack, 1_099, 5_000, 1);
+    packet(180, false, ack, 5_000, 1_100, 0);
+    let tracked = tracker.finish();
+    let connection = only(&tracked);
+    let probes = connection
+        .packets
+        .iter()
+        .filter(|packet| packet.role == Role::KeepAlive)
+        .map(|packet| packet.frame);
+    assert_eq!(probes.collect::<Vec<u64>>(), [4, 9, 11]);
+    let flow = connection.flow(Side::Client);
+    assert_eq!((flow.bytes(), flow.repeated_bytes), (100, 0));
+    assert!(flow.repeats.is_empty());
+    assert_eq!(connection.close, Close::Open);
+}
+
 #[test]
 fn turns_follow_the_direction_and_query_strings_never_leave() {
     let text = "\
@@ -307,6 +421,11 @@ proptest! {
         }
         prop_assert_eq!(ranges.total(), u64::try_from(truth.len()).unwrap());
         let expected = truth.range(probe.0..probe.0 + probe.1).count();
+        let covered = ranges.covered(probe.0, probe.0 + probe.1);
+        prop_assert_eq!(covered, u64::try_from(expected).unwrap());
+        ranges.drop_below(probe.0);
+        let left = truth.range(probe.0..).count();
+        prop_assert_eq!(ranges.total(), u64::try_from(left).unwrap());
         let covered = ranges.covered(probe.0, probe.0 + probe.1);
         prop_assert_eq!(covered, u64::try_from(expected).unwrap());
     }

@@ -3,6 +3,7 @@
 use connections::{ClientEvidence, Connection, Side, WindowScale};
 use limit::Reason;
 
+use crate::clock;
 use crate::text::{count, duration};
 
 /// One sentence each; the same words for the same thing, so that connections can be counted by them.
@@ -70,6 +71,9 @@ pub(crate) fn of_connection(connection: &Connection) -> Vec<String> {
              that it took are not in the handshake's RTT",
             duration(connection.handshake.resolving)
         ));
+    }
+    if let Some((coarse, _)) = clock::coarse(connection) {
+        caveats.push(coarse.says());
     }
     if connection.quality.clock_steps > 0 {
         caveats.push(format!(

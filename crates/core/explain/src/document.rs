@@ -175,8 +175,17 @@ fn rtt(connection: &Connection) -> record::Rtt {
     };
     record::Rtt {
         handshake_s: handshake,
-        ..rtt
+        ..with_queueing(rtt)
     }
+}
+
+/// What lies above the smallest.
+fn with_queueing(mut rtt: record::Rtt) -> record::Rtt {
+    let least = rtt.min_s.filter(|_| rtt.samples > 0);
+    let above = |value: Option<f64>| Some((value? - least?).max(0.0));
+    rtt.queueing_median_s = above(rtt.median_s);
+    rtt.queueing_p95_s = above(rtt.p95_s);
+    rtt
 }
 
 fn summary(samples: impl Iterator<Item = Duration>) -> record::Rtt {
@@ -185,7 +194,7 @@ fn summary(samples: impl Iterator<Item = Duration>) -> record::Rtt {
     let median = at_most(&mut samples, 50);
     let p95 = at_most(&mut samples, 95);
     let p99 = at_most(&mut samples, 99);
-    record::Rtt {
+    with_queueing(record::Rtt {
         handshake_s: None,
         min_s: seconds(samples.iter().min().copied()),
         median_s: seconds(median),
@@ -193,7 +202,8 @@ fn summary(samples: impl Iterator<Item = Duration>) -> record::Rtt {
         p99_s: seconds(p99),
         max_s: seconds(samples.iter().max().copied()),
         samples: u64::try_from(samples.len()).unwrap_or(u64::MAX),
-    }
+        ..record::Rtt::default()
+    })
 }
 
 /// The sample that so many of a hundred do not exceed; one that was seen.
@@ -209,6 +219,12 @@ fn negotiated(connection: &Connection) -> record::Negotiated {
         server_mss: server.and_then(|syn| syn.mss),
         client_window_scale: client.and_then(|syn| syn.window_scale),
         server_window_scale: server.and_then(|syn| syn.window_scale),
+        client_sack: client.map(|syn| syn.sack_permitted),
+        server_sack: server.map(|syn| syn.sack_permitted),
+        client_timestamps: client.map(|syn| syn.timestamps),
+        server_timestamps: server.map(|syn| syn.timestamps),
+        client_window: client.map(|syn| syn.window),
+        server_window: server.map(|syn| syn.window),
         sack: connection.sack(),
         timestamps: connection.timestamps(),
     }
@@ -279,6 +295,11 @@ fn direction(connection: &Connection, side: Side, direction: &Complete) -> recor
         slow_start_exit: growth::slow_start_exit(connection, attribution),
         loss_response: loss_response::of(&direction.timeline, attribution),
         ack_rtt: summary(flow.rtt.iter().map(|sample| sample.rtt)),
+        timestamp_rtt: summary(
+            flow.stamped_us
+                .iter()
+                .map(|micros| Duration::from_micros(u64::from(*micros))),
+        ),
         counts: counters(connection, side),
         path_rate_bps: attribution.path_rate.rate.ok().map(bits_per_s),
     }

@@ -11,6 +11,7 @@
 mod analysis;
 mod caveats;
 mod change;
+mod clock;
 mod counters;
 mod document;
 mod feedback;

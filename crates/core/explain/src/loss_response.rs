@@ -8,6 +8,8 @@ use units::Time;
 
 /// Fewer losses may have met anything.
 const LEAST_LOSSES: usize = 3;
+/// Round trips between repairs over which growth is taken: fewer are as rough as the lumps of ACKs.
+const LEAST_ROUNDS: f64 = 20.0;
 /// Where so few segments fly, a segment more or less is as much as what is looked for.
 const LEAST_SEGMENTS: i64 = 8;
 
@@ -50,6 +52,7 @@ pub(crate) fn of(timeline: &Timeline, attribution: &Attribution) -> Option<LossR
             EventKind::Sent { .. } | EventKind::Ack { .. } => None,
         })?;
     let mut kept: Vec<f64> = Vec::new();
+    let (mut grown, mut rounds) = (0, 0.0);
     // What slow start runs into says nothing of what follows it.
     for (index, repair) in repairs.iter().enumerate().skip(1) {
         let Some(end) = repair.to.filter(|_| !repair.by_timer) else {
@@ -58,6 +61,10 @@ pub(crate) fn of(timeline: &Timeline, attribution: &Attribution) -> Option<LossR
         // A round trip after the repair the flight is what the sender now holds right.
         let from = end + rtt / 2;
         let next = repairs.get(index + 1).map_or(last_sent, |next| next.from);
+        if let Some((by, over)) = growth(&samples, from, next.min(last_sent), rtt) {
+            grown += by;
+            rounds += over;
+        }
         let to = next.min(last_sent).min(end + rtt * 2);
         if to < end + rtt {
             continue;
@@ -82,7 +89,20 @@ pub(crate) fn of(timeline: &Timeline, attribution: &Attribution) -> Option<LossR
     Some(LossResponse {
         losses: u64::try_from(kept.len()).unwrap_or(u64::MAX),
         kept: *kept.get(kept.len() / 2)?,
+        growth_segments: (rounds >= LEAST_ROUNDS).then(|| share(grown, mss) / rounds),
     })
+}
+
+/// By how many bytes the flight grew between two moments, and over how many round trips.
+fn growth(samples: &[Sample], from: Time, to: Time, rtt: Duration) -> Option<(i64, f64)> {
+    let (early_to, late_from) = (from + rtt, to.saturating_sub(rtt));
+    if late_from < early_to + rtt {
+        return None;
+    }
+    let early = middle(samples, from, early_to)?;
+    let late = middle(samples, late_from, to)?;
+    let rounds = late_from.since(from).as_secs_f64() / rtt.as_secs_f64();
+    Some((late - early, rounds))
 }
 
 /// Whether windows, buffers or the application hold the flight for a fifth of the time and more: it then stays as it is

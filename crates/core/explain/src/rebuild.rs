@@ -266,6 +266,8 @@ fn held_by_window(connections: &[&Connection]) -> Option<(&'static str, u64)> {
 fn write_sender(text: &mut String, connections: &[&Connection], taken: Option<&str>) {
     /// `CUBIC` keeps 0.7 (RFC 9438 §4.6), its successors in kernels at most 0.8.
     const YIELDS_NOTHING: f64 = 0.9;
+    /// Segments per round trip: what takes losses for congestion grows by one, or half of one with delayed ACKs.
+    const GROWS: f64 = 0.4;
     let responses = connections
         .iter()
         .filter_map(|one| Some((one, main_direction(one).loss_response.as_ref()?)));
@@ -280,21 +282,36 @@ fn write_sender(text: &mut String, connections: &[&Connection], taken: Option<&s
     let directions = &connection.directions;
     let uploads = directions.client_to_server.bytes >= directions.server_to_client.bytes;
     let host = if uploads { "client" } else { "origin" };
-    if response.kept < YIELDS_NOTHING || taken == Some(host) {
+    let growth = response.growth_segments;
+    let grows = match growth {
+        Some(growth) => format!(
+            "in between it grew by {} segments per round trip",
+            three_places(growth)
+        ),
+        None => "how it grows in between does not show".to_owned(),
+    };
+    let is_bbr = growth.is_none_or(|growth| growth < GROWS);
+    let seen = format!(
+        "\n# The sender's congestion control: behind {losses} losses it kept {kept} % of what flew (NewReno: 50 %, CUBIC: \
+         70 %);\n# {grows}."
+    );
+    text.push_str(&seen);
+    if response.kept < YIELDS_NOTHING {
+        text.push('\n');
+    } else if is_bbr && taken != Some(host) {
         let _ = write!(
             text,
-            "\n# The sender's congestion control: behind {losses} losses it kept {kept} % of what flew (NewReno: 50 %, \
-             CUBIC: 70 %).\n"
+            " That is BBR's; of controllers that take losses for congestion only\n# Westwood+ comes near, and grows by one.\n\
+             [hosts.{host}]\n\
+             congestion-control = \"bbr\"\n"
         );
-        return;
+    } else if is_bbr {
+        text.push_str(" That is BBR's.\n");
+    } else {
+        text.push_str(
+            " BBR keeps that much and does not grow so; Westwood+ may, over losses\n# that no queue precedes.\n",
+        );
     }
-    let _ = write!(
-        text,
-        "\n# Behind {losses} losses the sender kept {kept} % of what flew, as BBR does; of controllers that take \
-         losses for congestion only Westwood+ comes near.\n\
-         [hosts.{host}]\n\
-         congestion-control = \"bbr\"\n"
-    );
 }
 
 /// The most frequent transfers by kind and size, sizes within 2 % taken as one.

@@ -1,6 +1,6 @@
 use core::time::Duration;
 
-use connections::{Connection, Role, Side};
+use connections::{Connection, Ranges, Role, Side};
 use record::LimitName;
 use record::explain::{DataPoint, Series};
 use units::{Bytes, Time};
@@ -52,6 +52,9 @@ fn points(connection: &Connection, side: Side) -> Series {
         ..Series::default()
     };
     let (mut sent, mut acked) = (start, start);
+    // What the receiver holds beyond a hole does not fly.
+    let mut reports = connection.flow(side).sacked.iter().peekable();
+    let mut held = Ranges::default();
     for packet in &connection.packets {
         if matches!(packet.role, Role::Copy | Role::Stray) {
             continue;
@@ -68,6 +71,10 @@ fn points(connection: &Connection, side: Side) -> Series {
         } else if packet.side != side && !packet.flags.contains(TcpFlags::RST) {
             let Some(ack) = packet.ack else { continue };
             acked = acked.max(ack);
+            while let Some(range) = reports.next_if(|range| range.at <= packet.at) {
+                held.insert(range.from.max(acked), range.to.min(sent));
+            }
+            held.drop_below(acked);
             series.acks.push((at, offset(ack)));
             if let Some(window) = connection.window(packet) {
                 series
@@ -78,9 +85,10 @@ fn points(connection: &Connection, side: Side) -> Series {
         } else {
             continue;
         }
+        let flying = u64::try_from(sent.saturating_sub(acked)).unwrap_or(0);
         series
             .in_flight
-            .push((at, u64::try_from(sent.saturating_sub(acked)).unwrap_or(0)));
+            .push((at, flying.saturating_sub(held.total())));
     }
     let flow = connection.flow(side);
     series.sacks = flow

@@ -1,4 +1,4 @@
-use connections::{Close, Connection, Packet, Repeat, Role, Side, WindowScale};
+use connections::{Close, Connection, Flow, Packet, Repeat, Role, SackedRange, Side, WindowScale};
 use limit::{Event, EventKind, Reason, Repair, Timeline, WindowField};
 use units::{PacketOverhead, Time};
 use wire::TcpFlags;
@@ -75,17 +75,47 @@ fn blind(connection: &Connection, side: Side) -> Option<Reason> {
 fn events(connection: &Connection, side: Side, feedback: &Feedback) -> Vec<Event> {
     let scale = connection.window_scale(side.peer());
     let mut effective_from = connection.first_at;
+    let mut reports = Reports::of(connection.flow(side));
     let mut events: Vec<Event> = Vec::with_capacity(connection.packets.len());
     events.extend(
         connection
             .packets
             .iter()
             .filter(|packet| packet.at >= connection.first_at)
-            .filter_map(|packet| event(scale, packet, side, feedback, &mut effective_from)),
+            .filter_map(|packet| {
+                let newest = (packet.side != side)
+                    .then(|| reports.newest_at(packet.at))
+                    .flatten();
+                event(scale, packet, side, feedback, &mut effective_from, newest)
+            }),
     );
     // Stable: what the capture shows at one moment keeps its order.
     events.sort_by_key(|event| event.at);
     events
+}
+
+/// What the receiver's SACK blocks report, in order of time.
+struct Reports<'a> {
+    ranges: core::iter::Peekable<core::slice::Iter<'a, SackedRange>>,
+    highest: i64,
+}
+
+impl<'a> Reports<'a> {
+    fn of(flow: &'a Flow) -> Self {
+        Self {
+            ranges: flow.sacked.iter().peekable(),
+            highest: i64::MIN,
+        }
+    }
+
+    /// The end of what is reported up to `at`, if nothing before reported as much.
+    fn newest_at(&mut self, at: Time) -> Option<i64> {
+        let before = self.highest;
+        while let Some(range) = self.ranges.next_if(|range| range.at <= at) {
+            self.highest = self.highest.max(range.to);
+        }
+        (self.highest > before).then_some(self.highest)
+    }
 }
 
 fn event(
@@ -94,6 +124,7 @@ fn event(
     side: Side,
     feedback: &Feedback,
     effective_from: &mut Time,
+    newest: Option<i64>,
 ) -> Option<Event> {
     if packet.side == side {
         let repair = match packet.role {
@@ -125,6 +156,7 @@ fn event(
         window: scale.window(packet),
         bare: packet.is_pure_ack(),
         holds_more: packet.sack,
+        newest,
         passed_at: packet.at,
     };
     // A queue that empties must not let an ACK overtake the one before it.

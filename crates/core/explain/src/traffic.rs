@@ -82,6 +82,11 @@ fn traffic(client: Option<&str>, server: &Endpoint, of: &[&Analysed]) -> Traffic
         },
         connections: u64::try_from(of.len()).unwrap_or(u64::MAX),
         parallel: parallel(of),
+        requests: of
+            .iter()
+            .map(|one| u64::try_from(one.transfers_at.len()).unwrap_or(u64::MAX))
+            .sum(),
+        opened_per_s: opened_per_s(of),
         bytes_to_server: of.iter().map(|one| one.connection.to_server.bytes()).sum(),
         bytes_to_client: of.iter().map(|one| one.connection.to_client.bytes()).sum(),
         duration_s: durations.sum::<Duration>().as_secs_f64(),
@@ -128,6 +133,15 @@ const fn is_held(limit: LimitName) -> bool {
         | LimitName::Application
         | LimitName::Unknown => false,
     }
+}
+
+/// How often a connection is opened, from the first to the last.
+#[expect(clippy::cast_precision_loss, reason = "connections, far below 2^52")]
+fn opened_per_s(of: &[&Analysed]) -> Option<f64> {
+    let opened = || of.iter().map(|one| one.connection.first_at);
+    let span = opened().max()?.since(opened().min()?);
+    let intervals = of.len().checked_sub(1).filter(|count| *count > 0)?;
+    (!span.is_zero()).then(|| intervals as f64 / span.as_secs_f64())
 }
 
 /// Most connections that were open at a time.

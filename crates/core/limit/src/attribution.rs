@@ -137,6 +137,11 @@ pub fn attribute(timeline: &Timeline) -> Attribution {
         .filter(|_| timeline.queues_show)
         .and_then(|rtt| policer::since(&replay, rtt, mss));
     spans.extend(repairs);
+    if let (None, Some(rtt)) = (timeline.blind, timeline.base_rtt) {
+        // How exactly an ACK at the tap and the data that it lets go can be laid beside each other.
+        let reaction = Duration::from_millis(1) + timeline.feedback_delay / 10;
+        spans.extend(recovery::unheard(&replay, rtt, reaction));
+    }
     let channel = channel::find(timeline, &replay).map(|(found, pauses)| {
         spans.extend(pauses);
         found

@@ -46,7 +46,7 @@ pub(crate) fn is_emptied(replay: &Replay, rtt: Duration, mss: i64) -> bool {
     // packet found it fuller than another. But no chance takes such a part of everything.
     (pieces.behind && pieces.loses_much(rtt))
         || (0..RATES)
-            .filter_map(|step| pieces.ranks(step, rtt))
+            .filter_map(|step| pieces.ranks(step, rtt, mss))
             .any(Ranks::are_no_chance)
 }
 
@@ -211,10 +211,14 @@ impl Pieces {
     }
 
     /// The ranks of the losses at one of the [`RATES`].
-    fn ranks(&self, step: i32, rtt: Duration) -> Option<Ranks> {
+    fn ranks(&self, step: i32, rtt: Duration, mss: i64) -> Option<Ranks> {
         /// As many packets as tell ranks to a thousandth; more would only take time.
         const SAMPLES: usize = 4_096;
-        let every = self.all.len().div_ceil(SAMPLES);
+        // What the sending host handed down as one left as packets: a loss stands behind those ahead of it in that,
+        // and so does each of them. Taken at its start alone, all of it would have found the bucket fuller.
+        let packets = |piece: &Piece| usize::try_from(1.max(piece.bytes / mss)).unwrap_or(1);
+        let count: usize = self.all.iter().map(packets).sum();
+        let every = count.div_ceil(SAMPLES);
         let nanos = |from: Time, to: Time| i128::try_from(to.since(from).as_nanos()).ok();
         let span = nanos(self.first_loss, self.last_loss).filter(|span| *span > 0)?;
         let rate = i128::from((0..step).fold(self.through, |rate, _| rate * STEP_PERCENT / 100));
@@ -222,12 +226,13 @@ impl Pieces {
         let mut lacks: i128 = 0;
         let mut before = self.all.first()?.at;
         let mut struck_at: Option<Time> = None;
+        let mut number = 0;
         let (mut losses, mut passes) = (Vec::new(), Vec::new());
         let until_last = self
             .all
             .iter()
             .take_while(|piece| piece.at <= self.last_loss);
-        for (index, piece) in until_last.enumerate() {
+        for piece in until_last {
             let left_lacking = lacks;
             lacks = (lacks - rate * nanos(before, piece.at)?).max(0);
             before = piece.at;
@@ -242,8 +247,12 @@ impl Pieces {
                 }
                 continue;
             }
-            if apart && index % every == 0 {
-                passes.push(found);
+            let packet = i128::from(mss) * span;
+            for ahead in (0_i128..).take(packets(piece)) {
+                if apart && number % every == 0 {
+                    passes.push(found + ahead * packet);
+                }
+                number += 1;
             }
             lacks += i128::from(piece.bytes) * span;
         }

@@ -143,7 +143,7 @@ fn epochs(replay: &Replay, rtt: Duration, mss: i64) -> Vec<Epoch> {
 }
 
 /// Whether what was sent last before `at` came through without waiting in a queue; `None` where no
-/// acknowledgment tells. What follows a hole is acknowledged late without any queue.
+/// acknowledgment tells. What follows a hole is acknowledged late without any queue; SACK reports it in time.
 fn is_quiet(replay: &Replay, at: Time, rtt: Duration) -> Option<bool> {
     const LATEST: usize = 4;
     const NOISE: Duration = Duration::from_millis(3);
@@ -152,7 +152,11 @@ fn is_quiet(replay: &Replay, at: Time, rtt: Duration) -> Option<bool> {
     let around = replay.acks.iter().skip(first);
     let mut samples: Vec<(Time, Duration)> = around
         .take_while(|ack| ack.at <= at + rtt * 6)
-        .filter_map(|ack| ack.rtt.map(|rtt| (ack.at.saturating_sub(rtt), rtt)))
+        .filter_map(|ack| {
+            ack.rtt
+                .or(ack.reported_rtt)
+                .map(|rtt| (ack.at.saturating_sub(rtt), rtt))
+        })
         .filter(|(sent_at, _)| *sent_at >= sent_lately && *sent_at <= at)
         .collect();
     samples.sort_unstable();

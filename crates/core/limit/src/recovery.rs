@@ -1,5 +1,7 @@
 //! Spans in which lost segments are repaired.
 
+use core::time::Duration;
+
 use units::Time;
 
 use crate::attribution::Span;
@@ -13,7 +15,8 @@ pub(crate) fn spans(replay: &Replay, end: Time) -> Vec<Span> {
     for repeat in &replay.repeats {
         if repeat.cause == Repair::Spurious {
             // Nothing was missing, so nothing was repaired: the bytes had arrived, and what delayed the
-            // news (a slow reader, a delayed ACK, a queue) is what held the sender.
+            // news (a slow reader, a delayed ACK, a queue) is what held the sender. Where the news itself was lost,
+            // see `unheard`.
             continue;
         }
         let within = until.is_some_and(|point| repeat.from < point);
@@ -39,6 +42,59 @@ pub(crate) fn spans(replay: &Replay, end: Time) -> Vec<Span> {
             previous.to = previous.to.min(span.from).max(previous.from);
         }
         spans.push(span);
+    }
+    spans
+}
+
+/// Waits for a timer because an acknowledgment was lost behind the tap: the capture shows the ACK, and after a silence the
+/// same bytes again, whose ACK lets new data go. Had the sender heard of the first one, it would never have repeated
+/// them; had that only been late, new data would not have waited for the second one. A sender with nothing more to
+/// send loses nothing by it.
+pub(crate) fn unheard(replay: &Replay, rtt: Duration, reaction: Duration) -> Vec<Span> {
+    /// Linux never waits less (`TCP_RTO_MIN`).
+    const LEAST: Duration = Duration::from_millis(200);
+    let patience = LEAST.max(rtt + rtt / 4);
+    let mut spans: Vec<Span> = Vec::new();
+    for (index, repeat) in replay.repeats.iter().enumerate() {
+        if repeat.cause != Repair::Spurious || spans.last().is_some_and(|span| span.to > repeat.at)
+        {
+            continue;
+        }
+        let sent = replay.sends.partition_point(|send| send.at <= repeat.at);
+        let last_sent = sent.checked_sub(1).and_then(|last| replay.sends.get(last));
+        let repeated = index
+            .checked_sub(1)
+            .and_then(|last| replay.repeats.get(last));
+        let last_at = last_sent
+            .map(|send| send.at)
+            .max(repeated.map(|repeat| repeat.at));
+        let told = replay.acks.partition_point(|ack| ack.acked <= repeat.from);
+        let (Some(last_at), Some(told), Some(next)) =
+            (last_at, replay.acks.get(told), replay.sends.get(sent))
+        else {
+            continue;
+        };
+        if repeat.at.since(last_at) < patience || told.at >= repeat.at {
+            continue;
+        }
+        // An ACK of the repetition: it passed the tap after that.
+        let later = replay.acks.partition_point(|ack| ack.at < repeat.at);
+        let released = replay
+            .acks
+            .iter()
+            .skip(later)
+            .take_while(|ack| ack.passed_at <= next.at)
+            .filter(|ack| ack.passed_at >= repeat.at)
+            .any(|ack| next.at <= ack.at + reaction && ack.at <= next.at + reaction);
+        if released {
+            spans.push(Span {
+                from: told.at,
+                to: next.at,
+                limit: LimitName::LossRecovery,
+                detail: Some(Detail::Timeout),
+                reason: None,
+            });
+        }
     }
     spans
 }

@@ -36,6 +36,8 @@ pub(crate) struct Ack {
     pub(crate) passed_at: Time,
     /// From the sending of its last byte, by Karn's rule.
     pub(crate) rtt: Option<Duration>,
+    /// From the sending of the byte that its SACK blocks report first, unless that was sent again.
+    pub(crate) reported_rtt: Option<Duration>,
 }
 
 /// Data sent again.
@@ -69,7 +71,7 @@ impl Replay {
             repeats: Vec::new(),
             acks_before_send: Vec::with_capacity(sends),
         };
-        let mut outstanding: VecDeque<(Send, bool)> = VecDeque::new();
+        let mut outstanding: VecDeque<Outstanding> = VecDeque::new();
         let mut state = State::default();
         for event in events {
             match event.kind {
@@ -85,7 +87,11 @@ impl Replay {
                     };
                     replay.sends.push(send);
                     replay.acks_before_send.push(replay.acks.len());
-                    outstanding.push_back((send, false));
+                    outstanding.push_back(Outstanding {
+                        send,
+                        repeated: false,
+                        again: false,
+                    });
                     state.acked.get_or_insert(from);
                     state.sent_to = Some(state.sent_to.map_or(to, |sent| sent.max(to)));
                 }
@@ -95,11 +101,12 @@ impl Replay {
                     repair: Some(cause),
                 } => {
                     let mut first_sent_at = None;
-                    for (send, repeated) in &mut outstanding {
-                        if send.to > from {
-                            *repeated = true;
-                            if send.from <= from {
-                                first_sent_at = Some(send.at);
+                    for one in &mut outstanding {
+                        if one.send.to > from {
+                            one.repeated = true;
+                            one.again |= one.send.from < to;
+                            if one.send.from <= from {
+                                first_sent_at = Some(one.send.at);
                             }
                         }
                     }
@@ -118,11 +125,22 @@ impl Replay {
                     window,
                     bare,
                     holds_more,
+                    newest,
                     passed_at,
                 } => {
+                    let reported_rtt = newest.and_then(|newest| {
+                        let index = outstanding.partition_point(|one| one.send.to < newest);
+                        let one = outstanding.get(index)?;
+                        let known = !one.again && one.send.from < newest;
+                        event.at.checked_since(known.then_some(one.send.at)?)
+                    });
                     let ack =
                         state.on_ack(event.at, to, window, (bare, holds_more), &mut outstanding);
-                    replay.acks.push(Ack { passed_at, ..ack });
+                    replay.acks.push(Ack {
+                        passed_at,
+                        reported_rtt,
+                        ..ack
+                    });
                 }
             }
         }
@@ -174,6 +192,16 @@ impl Replay {
     }
 }
 
+/// What was sent and is not acknowledged by number.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    send: Send,
+    /// It, or something ahead of it, was sent again: its ACK may have waited for that.
+    repeated: bool,
+    /// It was itself: nobody knows which time SACK reports.
+    again: bool,
+}
+
 #[derive(Debug, Default)]
 struct State {
     acked: Option<i64>,
@@ -189,14 +217,14 @@ impl State {
         to: i64,
         window: Option<u64>,
         (bare, holds_more): (bool, bool),
-        outstanding: &mut VecDeque<(Send, bool)>,
+        outstanding: &mut VecDeque<Outstanding>,
     ) -> Ack {
         let before = self.acked.unwrap_or(to);
         let acked = before.max(to);
         let sent_to = self.sent_to.unwrap_or(acked);
         let mut rtt = None;
         let mut repaired = false;
-        while let Some(&(send, repeated)) = outstanding.front() {
+        while let Some(&Outstanding { send, repeated, .. }) = outstanding.front() {
             if send.to > acked {
                 // GRO and GSO: an ACK may end inside a segment that the sender handed down as one.
                 if send.from < acked && !repeated && !repaired {
@@ -234,6 +262,61 @@ impl State {
             holds_more,
             passed_at: at,
             rtt: rtt.filter(|_| acked > before),
+            reported_rtt: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(at_ms: u64, from: i64, repair: Option<Repair>) -> Event {
+        Event {
+            at: Time::from_millis(at_ms),
+            kind: EventKind::Sent {
+                from,
+                to: from + 1_000,
+                repair,
+            },
+        }
+    }
+
+    fn ack(at_ms: u64, to: i64, newest: Option<i64>) -> Event {
+        let at = Time::from_millis(at_ms);
+        Event {
+            at,
+            kind: EventKind::Ack {
+                to,
+                window: None,
+                bare: true,
+                holds_more: newest.is_some(),
+                newest,
+                passed_at: at,
+            },
+        }
+    }
+
+    /// Behind a hole no acknowledgment by number gives a round trip.
+    #[test]
+    fn what_sack_reports_first_gives_round_trips_while_losses_are_repaired() {
+        let replay = Replay::new(&[
+            sent(0, 0, None),
+            sent(1, 1_000, None),
+            sent(2, 2_000, None),
+            sent(3, 3_000, None),
+            ack(41, 0, Some(2_000)),
+            ack(42, 0, Some(3_000)),
+            sent(43, 0, Some(Repair::Fast)),
+            ack(44, 0, Some(4_000)),
+            ack(83, 4_000, None),
+        ]);
+        let reported: Vec<Option<u128>> = replay
+            .acks
+            .iter()
+            .map(|ack| ack.reported_rtt.map(|rtt| rtt.as_millis()))
+            .collect();
+        assert_eq!(reported, [Some(40), Some(40), Some(41), None]);
+        assert!(replay.acks.iter().all(|ack| ack.rtt.is_none()));
     }
 }

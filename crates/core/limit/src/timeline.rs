@@ -86,6 +86,9 @@ pub enum EventKind {
         bare: bool,
         /// SACK blocks show that later bytes have arrived.
         holds_more: bool,
+        /// Position after the last byte that they report, where no ACK before reported as much: that byte has just
+        /// arrived.
+        newest: Option<i64>,
         /// When the tap saw it; away from the sender that is before it took effect.
         passed_at: Time,
     },

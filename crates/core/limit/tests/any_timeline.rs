@@ -24,12 +24,15 @@ fn kind() -> impl Strategy<Value = EventKind> {
         });
     let window = proptest::option::of(prop_oneof![Just(0_u64), 1_u64..1_000_000, Just(u64::MAX)]);
     let passed_at = (0_u64..5_000_000).prop_map(Time::from_micros);
-    let ack = (position, window, any::<bool>(), any::<bool>(), passed_at).prop_map(
-        |(to, window, bare, holds_more, passed_at)| EventKind::Ack {
+    let newest = proptest::option::of(position.clone());
+    let says = (any::<bool>(), any::<bool>());
+    let ack = (position, window, says, newest, passed_at).prop_map(
+        |(to, window, (bare, holds_more), newest, passed_at)| EventKind::Ack {
             to,
             window,
             bare,
             holds_more,
+            newest,
             passed_at,
         },
     );

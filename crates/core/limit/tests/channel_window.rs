@@ -54,6 +54,7 @@ impl Sender {
             window: Some(1 << 24),
             bare,
             holds_more: false,
+            newest: None,
             passed_at: at,
         };
         self.events.push(Event { at, kind });

@@ -26,6 +26,7 @@ fn ack(at_us: u64, to: i64, window: u64) -> Event {
             window: Some(window),
             bare: true,
             holds_more: false,
+            newest: None,
             passed_at: Time::from_micros(at_us),
         },
     }

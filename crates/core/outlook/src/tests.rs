@@ -211,6 +211,27 @@ fn a_sender_that_losses_do_not_move_is_rebuilt_as_bbr_and_newreno_and_cubic_are_
 }
 
 #[test]
+fn what_keeps_its_flight_and_grows_in_between_is_not_rebuilt_as_bbr() {
+    for loss in ["0.05 %", "0.1 %"] {
+        let lossy = LOSSY
+            .replace("\"reno\"", "\"westwood\"")
+            .replace("0.3 %", loss)
+            .replace("30 Mbit/s", "200 Mbit/s")
+            .replace("4 MB", "64 MB");
+        let document = verdict(&scenario(&lossy), HostName::Client);
+        let response = &document.connections[0]
+            .directions
+            .client_to_server
+            .loss_response;
+        let text = explain::scenario(&document).unwrap();
+        assert!(
+            !text.contains("congestion-control = \"bbr\""),
+            "{loss}: {response:?}"
+        );
+    }
+}
+
+#[test]
 fn a_path_that_losses_kept_too_empty_to_show_its_rate_is_not_predicted() {
     let (predicted, truth) = without_reno("120 ms", "30 Mbit/s", "1 %");
     assert_eq!(predicted, None, "in truth {truth} s");

@@ -61,6 +61,12 @@ pub struct Traffic {
     pub connections: u64,
     /// Most of them that were open at a time.
     pub parallel: u64,
+    /// Requests that are seen on them.
+    #[serde(default)]
+    pub requests: u64,
+    /// Connections opened per second, from the first one to the last; absent with fewer than two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_per_s: Option<f64>,
     /// Payload bytes towards the server.
     pub bytes_to_server: u64,
     /// Payload bytes from the server.
@@ -168,6 +174,12 @@ pub struct Rtt {
     pub max_s: Option<f64>,
     /// Samples by Karn's rule (never from a retransmitted segment).
     pub samples: u64,
+    /// By how much the median exceeds the smallest: what queues on the way, or the answering host, add.
+    #[serde(default)]
+    pub queueing_median_s: Option<f64>,
+    /// And `p95_s`.
+    #[serde(default)]
+    pub queueing_p95_s: Option<f64>,
 }
 
 /// What both SYNs agreed on; `null` where a SYN is missing.
@@ -181,6 +193,24 @@ pub struct Negotiated {
     pub client_window_scale: Option<u8>,
     /// The server's window-scale shift, in effect only if both sent one.
     pub server_window_scale: Option<u8>,
+    /// Whether the client's SYN permits SACK.
+    #[serde(default)]
+    pub client_sack: Option<bool>,
+    /// Whether the server's does.
+    #[serde(default)]
+    pub server_sack: Option<bool>,
+    /// Whether the client's SYN has timestamps.
+    #[serde(default)]
+    pub client_timestamps: Option<bool>,
+    /// Whether the server's has.
+    #[serde(default)]
+    pub server_timestamps: Option<bool>,
+    /// The window of the client's SYN in bytes, which is never scaled.
+    #[serde(default)]
+    pub client_window: Option<u16>,
+    /// The server's.
+    #[serde(default)]
+    pub server_window: Option<u16>,
     /// Whether SACK is in use.
     pub sack: Option<bool>,
     /// Whether timestamps are in use.
@@ -299,7 +329,7 @@ pub struct Direction {
     pub unknown_because: Option<String>,
     /// First flight in segments of MSS size, before the first ACK of data.
     pub initial_window_segments: Option<u32>,
-    /// Largest number of bytes in flight.
+    /// Largest number of bytes in flight: sent, and acknowledged neither by number nor by SACK.
     pub max_in_flight: Option<u64>,
     /// Smallest and largest calculated window that the receiver advertised, after the handshake.
     pub receive_window_min: Option<u64>,
@@ -321,6 +351,10 @@ pub struct Direction {
     /// smallest is queueing, or the receiver's delay.
     #[serde(default)]
     pub ack_rtt: Rtt,
+    /// The same by echoed timestamps (RFC 7323 section 4), which tell of segments that were sent again as well; without
+    /// samples where they were not agreed.
+    #[serde(default)]
+    pub timestamp_rtt: Rtt,
     /// What the packets were.
     #[serde(default)]
     pub counts: Counters,
@@ -348,6 +382,10 @@ pub struct LossResponse {
     /// Bytes in flight a round trip after the repair as a share of those before the loss, in the middle. A half is
     /// `NewReno`'s, 0.7 CUBIC's, and all of it what BBR keeps.
     pub kept: f64,
+    /// Full segments by which the flight grows per round trip between repairs: about one where losses are taken for
+    /// congestion (`NewReno`, Westwood+), none where the path is measured (BBR); `null` with too few round trips.
+    #[serde(default)]
+    pub growth_segments: Option<f64>,
 }
 
 /// Packets of a direction by what they did, and the answers to them. Retransmissions sum to
@@ -592,7 +630,7 @@ pub struct Series {
     pub acks: Vec<(f64, u64)>,
     /// The right edge of the receive window as `(t, offset)`.
     pub window_edge: Vec<(f64, u64)>,
-    /// Bytes in flight as `(t, bytes)`.
+    /// Bytes in flight as `(t, bytes)`, without those that SACK reports.
     pub in_flight: Vec<(f64, u64)>,
     /// The calculated receive window as `(t, bytes)`.
     pub receive_window: Vec<(f64, u64)>,

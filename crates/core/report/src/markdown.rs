@@ -81,9 +81,10 @@ fn write_finding(text: &mut String, finding: &Finding) {
     for steps in &finding.steps {
         let _ = write!(
             text,
-            "\nOn {}, {}:\n\n",
+            "\nOn {}, {}: {}\n\n",
             steps.system,
-            plain(&sentence::steps(steps))
+            plain(&sentence::steps(steps)),
+            with_code(&steps.says)
         );
         for line in &steps.commands {
             let _ = writeln!(text, "    {}", for_terminal(line));

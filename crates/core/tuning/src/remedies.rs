@@ -4,6 +4,7 @@
 //! Advice for a whole host stands in [`crate::systems`] and [`crate::clients`]; this picks what concerns one
 //! cause, and adds hosts that run Linux but can't be read, and proxies.
 
+mod apple;
 mod linux;
 mod programs;
 
@@ -11,7 +12,7 @@ use record::tune::Finding;
 use units::LossRate;
 
 use crate::Path;
-use crate::systems::{aix, bigip, macos, windows};
+use crate::systems::{aix, bigip, windows};
 
 /// What holds transfers back, as far as a setting can change it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -127,6 +128,21 @@ impl Target {
             Self::Rclone => "rclone",
         }
     }
+
+    /// Its name in sentences.
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Linux => "Linux",
+            Self::Windows => "Windows",
+            Self::Aix => "AIX",
+            Self::Bigip => "BIG-IP",
+            Self::Macos => "macOS",
+            Self::Haproxy => "HAProxy",
+            Self::Envoy => "Envoy",
+            Self::Boto3 => "boto3",
+            Self::Rclone => "rclone",
+        }
+    }
 }
 
 /// What to do there, and how to take it back.
@@ -134,7 +150,7 @@ impl Target {
 pub struct Remedy {
     /// Why, and what to mind.
     pub says: String,
-    /// Lines to run or to write.
+    /// Lines to run or to write; none where the system has nothing of the kind, as `says` tells.
     pub commands: Vec<String>,
     /// Lines that take it back.
     pub undo: Vec<String>,
@@ -148,12 +164,30 @@ pub fn remedy(cause: Cause, target: Target, path: &Path) -> Option<Remedy> {
         Target::Windows => on_windows(cause, path),
         Target::Aix => chosen(&aix::findings(path), on_aix(cause)),
         Target::Bigip => chosen(&bigip::findings(&lossy_for(cause, path)), on_bigip(cause)),
-        Target::Macos => chosen(&macos::findings(path), on_macos(cause)),
+        Target::Macos => apple::remedy(cause, path),
         Target::Haproxy => programs::haproxy(cause, path),
         Target::Envoy => programs::envoy(cause, path),
         Target::Boto3 => programs::boto3(cause, path),
         Target::Rclone => programs::rclone(cause, path),
     }
+}
+
+/// What to say of `target` where [`remedy`] has nothing.
+#[must_use]
+pub fn nothing(target: Target) -> String {
+    let elsewhere = match target {
+        Target::Linux | Target::Windows | Target::Aix | Target::Bigip | Target::Macos => "",
+        Target::Haproxy | Target::Envoy => {
+            " One of its host may: `--for linux`, or whatever it runs on."
+        }
+        Target::Boto3 | Target::Rclone => {
+            " One of its host may: `--for` with the system that it runs on."
+        }
+    };
+    format!(
+        "No setting of {} takes this away.{elsewhere}",
+        target.title()
+    )
 }
 
 /// Advice on loss is given for paths that have some.
@@ -274,14 +308,6 @@ const fn on_bigip(cause: Cause) -> &'static [&'static str] {
     }
 }
 
-const fn on_macos(cause: Cause) -> &'static [&'static str] {
-    if matches!(cause, Cause::ReceiveWindow | Cause::SendBuffer) {
-        &["receive-buffer"]
-    } else {
-        &[]
-    }
-}
-
 /// The named pieces of advice as one.
 fn chosen(findings: &[Finding], names: &[&str]) -> Option<Remedy> {
     let picked: Vec<&Finding> = names
@@ -349,6 +375,49 @@ mod tests {
             let text = remedy.commands.join("\n");
             assert!(text.contains("5046272"), "{target:?}: {text}");
         }
+    }
+
+    /// What the kernel's own source has; `doautosndbuf` stood here, which it has not.
+    #[test]
+    fn macos_says_of_each_cause_that_the_system_decides_what_to_set_or_that_nothing_does() {
+        const KNOWN: [&str; 6] = [
+            "kern.ipc.maxsockbuf",
+            "net.inet.tcp.autorcvbufmax",
+            "net.inet.tcp.autosndbufmax",
+            "net.inet.tcp.sack",
+            "net.inet.tcp.pmtud_blackhole_detection",
+            "net.inet.tcp.delayed_ack",
+        ];
+        let of_programs = [
+            Cause::NewConnections,
+            Cause::TooFewConnections,
+            Cause::ContinueWait,
+            Cause::TlsRoundTrips,
+            Cause::TlsResumption,
+        ];
+        for cause in Cause::ALL {
+            let remedy = remedy(cause, Target::Macos, &path());
+            assert_eq!(remedy.is_none(), of_programs.contains(&cause), "{cause:?}");
+            let Some(remedy) = remedy else { continue };
+            for line in &remedy.commands {
+                let Some(set) = line.strip_prefix("sudo sysctl -w ") else {
+                    continue;
+                };
+                let key = set.split('=').next().unwrap();
+                assert!(KNOWN.contains(&key), "{line}");
+                assert!(
+                    remedy
+                        .commands
+                        .contains(&format!("sysctl -n {key} > ~/{key}.before"))
+                );
+                let back = format!("sudo sysctl -w {key}=\"$(cat ~/{key}.before)\"");
+                assert!(remedy.undo.contains(&back), "{line}");
+            }
+        }
+        assert_eq!(
+            nothing(Target::Macos),
+            "No setting of macOS takes this away."
+        );
     }
 
     #[test]

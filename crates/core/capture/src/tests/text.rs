@@ -98,6 +98,22 @@ fn all_forms_of_time_stamps_are_read() {
 }
 
 /// `-ttttt` was read as `-ttt`: a transfer of seconds became one of hours.
+/// `-#` numbers the packets ahead of their times.
+#[test]
+fn numbers_ahead_of_the_times_are_stepped_over() {
+    let line = |start: &str| format!("{start} IP a.5 > b.80: {DATA}\n");
+    assert_eq!(nanos(&line("    1  00:00:07.5")), [7_500_000_000]);
+    assert_eq!(
+        nanos(&line("123456  1678886400.123456")),
+        [1_678_886_400_123_456_000]
+    );
+    let spans = line("    1   00:00:00.000000") + &line("    2   00:00:01.000000");
+    assert_eq!(
+        nanos(&(spans + &line("    3  -00:00:00.250000"))),
+        [0, 1_000_000_000, 750_000_000]
+    );
+}
+
 #[test]
 fn what_spans_count_from_is_told_by_whether_they_rise_however_the_text_is_cut() {
     // Twelve segments, 1 ms to 23 ms apart; one pair was written in the wrong order.

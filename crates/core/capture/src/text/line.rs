@@ -72,7 +72,8 @@ pub(super) struct PrintedOptions<'a> {
 
 impl<'a> Line<'a> {
     pub(super) fn read(text: &'a str) -> Self {
-        let Some((stamp, rest)) = stamp::take(text) else {
+        let numbered = || stamp::take(behind_number(text)?);
+        let Some((stamp, rest)) = stamp::take(text).or_else(numbered) else {
             let text = text.trim_start();
             let packet = ["IP ", "IP6 "].iter().any(|start| text.starts_with(start));
             let untimed = packet && text.contains(" > ");
@@ -115,6 +116,13 @@ impl<'a> Line<'a> {
             },
         }
     }
+}
+
+/// What follows the packet's number, which `-#` prints ahead of the time.
+fn behind_number(text: &str) -> Option<&str> {
+    let (number, rest) = text.trim_start().split_once("  ")?;
+    let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then_some(rest)
 }
 
 /// Drops `truncated-ip - 1386 bytes missing! `, which says that the capture file cut the packet.

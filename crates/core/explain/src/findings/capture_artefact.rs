@@ -7,6 +7,7 @@ use record::explain::{Confidence, Severity};
 
 use super::{CatalogueEntry, Found, Judged, frame};
 use crate::analysis::Analysed;
+use crate::clock;
 use crate::text::count;
 
 pub(super) const ENTRY: CatalogueEntry = CatalogueEntry {
@@ -33,7 +34,7 @@ type Sight = (Mark, Cow<'static, str>);
 /// Of each kind that a connection has, a packet that shows it; the kind holds also where there is none.
 pub(crate) type Artefacts = [Option<Option<Box<Sight>>>; KINDS.len()];
 
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 7] = [
     Kind {
         holds: |connection| connection.quality.filtered,
         says: "without any bare ACK: the capture was filtered, so what released each segment, and how windows \
@@ -94,7 +95,61 @@ const KINDS: [Kind; 5] = [
             ))
         },
     },
+    Kind {
+        holds: is_lossy,
+        says: "of which the capture lacks data that the peer acknowledged: the capture lost it, not the network",
+        remedy: "Capture less of each packet (`-s 256`), fewer of them (a filter by host), to a faster disk or with a \
+                 larger buffer (`tcpdump -B 16384`), or at a mirror port that is not overrun.",
+        shown_by: lacking,
+    },
+    Kind {
+        holds: |connection| {
+            connection.quality.clock_steps > 0 || clock::coarse(connection).is_some()
+        },
+        says: "whose clock is coarse or steps: what is shorter than its ticks, and round trips across a step, cannot be \
+               told",
+        remedy: "Let the capturing host stamp packets by its finest clock (`tcpdump -j adapter_unsynced` or \
+                 `--time-stamp-precision=nano`), in one place, and not while its clock is set.",
+        shown_by: |connection| {
+            let (coarse, mark) = clock::coarse(connection)?;
+            Some((mark, coarse.says().into()))
+        },
+    },
 ];
+
+/// Whether data is missing that arrived all the same; filters and one-sided captures have kinds of their own.
+fn is_lossy(connection: &Connection) -> bool {
+    let quality = &connection.quality;
+    let unseen = connection.to_server.unseen_bytes() + connection.to_client.unseen_bytes();
+    unseen > 0 && !quality.filtered && quality.one_direction.is_none()
+}
+
+/// The first ACK of something that the capture does not hold.
+fn lacking(connection: &Connection) -> Option<Sight> {
+    let mut sent = [Side::Client, Side::Server].map(|side| connection.flow(side).start);
+    for packet in &connection.packets {
+        let [from_client, from_server] = &mut sent;
+        let (own, peer) = match packet.side {
+            Side::Client => (from_client, from_server),
+            Side::Server => (from_server, from_client),
+        };
+        if packet.len > 0 && packet.role != Role::Stray {
+            *own = packet.to().max(*own);
+        }
+        // A FIN takes one position.
+        if let Some(beyond) = packet
+            .ack
+            .map(|ack| ack.saturating_sub(*peer))
+            .filter(|beyond| *beyond > 1)
+        {
+            return Some((
+                packet.mark(),
+                format!("acknowledges {beyond} B that are not here").into(),
+            ));
+        }
+    }
+    None
+}
 
 pub(super) fn find(connections: &[Analysed]) -> Vec<Judged> {
     KINDS

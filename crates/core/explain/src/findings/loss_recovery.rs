@@ -26,7 +26,7 @@ const SHOWN: usize = 4;
 /// What was repaired in one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Repairs {
-    /// Segments sent again that had not arrived.
+    /// Segments sent again that had not arrived, or whose ACK was lost behind the tap.
     segments: usize,
     /// The longest ones.
     longest: Box<[Shown]>,
@@ -170,7 +170,10 @@ fn evidence(longest: &[Shown]) -> Vec<Evidence> {
             Repeat::Fast => "behind duplicate ACKs",
             Repeat::Timeout => "by the timer",
             Repeat::TailProbe => "as a tail loss probe",
-            Repeat::Spurious | Repeat::Unknown => "for a reason that does not show",
+            Repeat::Spurious => {
+                "by the timer although they had arrived: the ACK was lost behind the capture"
+            }
+            Repeat::Unknown => "for a reason that does not show",
         };
         match shown.lost {
             Some(lost) => {
@@ -210,18 +213,33 @@ pub(super) fn repairs(connection: &Connection, side: Side, direction: &Complete)
     if busy.is_none_or(|busy| !is_worth_a_look(held, busy)) {
         return Repairs::default();
     }
-    let indices = &connection.flow(side).repeats;
-    let real = |packet: &&Packet| matches!(packet.role, Role::Repeated(repeat) if repeat != Repeat::Spurious);
-    let repeats: Vec<&Packet> = indices
+    // In order of time, as packets are.
+    let repeats: Vec<&Packet> = connection
+        .flow(side)
+        .repeats
         .iter()
         .filter_map(|index| connection.packets.get(*index))
-        .filter(real)
+        .filter(|packet| matches!(packet.role, Role::Repeated(_)))
         .collect();
+    let is_real = |packet: &&&Packet| packet.role != Role::Repeated(Repeat::Spurious);
+    let first_within = |span: &Span| {
+        let first = repeats.partition_point(|packet| packet.at < span.from);
+        let within = || {
+            let from = repeats.iter().skip(first);
+            from.take_while(|packet| packet.at <= span.to)
+        };
+        // Where nothing was missing, the ACK was.
+        within().find(is_real).or_else(|| within().next()).copied()
+    };
+    let unheard = spans
+        .iter()
+        .filter_map(|span| first_within(span))
+        .filter(|packet| !is_real(&packet))
+        .count();
     spans.sort_by_key(|span| core::cmp::Reverse(span.to.since(span.from)));
     let mut longest: Vec<Shown> = Vec::new();
     for span in &spans {
-        let within = |packet: &&&Packet| (span.from..=span.to).contains(&packet.at);
-        let Some(packet) = repeats.iter().find(within) else {
+        let Some(packet) = first_within(span) else {
             continue;
         };
         if longest
@@ -238,7 +256,7 @@ pub(super) fn repairs(connection: &Connection, side: Side, direction: &Complete)
         .first()
         .and_then(|first| queue(connection, side, first.lost.unwrap_or(first.again)));
     Repairs {
-        segments: repeats.len(),
+        segments: repeats.iter().filter(is_real).count() + unheard,
         longest: longest.into(),
         queue,
     }

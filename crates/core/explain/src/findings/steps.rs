@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use connections::{Connection, Side};
 use record::explain::{Finding, Steps};
 use tuning::Path;
-use tuning::remedies::{Cause, Target, remedy};
+use tuning::remedies::{Cause, Target, nothing, remedy};
 use units::{LossRate, Rate};
 
 use super::{Judged, Need};
@@ -41,6 +41,20 @@ pub(super) fn complete(
             .steps
             .extend(steps(*need, &concerned, target).into_iter().take(room));
     }
+    // Who asks for a system is told, too, that it has nothing.
+    if finding.steps.is_empty()
+        && let (Some(target), Some(need)) = (target, needs.first())
+        && let Some(at) = concerned.first().map(|analysed| host(analysed, need.side))
+    {
+        finding.steps.push(Steps {
+            system: target.as_str().into(),
+            at,
+            because: asked(target),
+            says: nothing(target),
+            commands: Vec::new(),
+            undo: Vec::new(),
+        });
+    }
     let possible = |need: &Need| Target::ALL.iter().any(|all| settable(need.cause, *all));
     if finding.steps.is_empty() && needs.iter().any(possible) {
         finding
@@ -64,21 +78,17 @@ fn steps(need: Need, concerned: &[&Analysed], target: Option<Target>) -> Vec<Ste
     let mut by_system: BTreeMap<Target, (String, String, Path, bool)> = BTreeMap::new();
     for analysed in concerned {
         let connection = &analysed.connection;
-        let host = match need.side {
-            Side::Client => &connection.client.host,
-            Side::Server => &connection.server.host,
-        };
         let guessed = || {
             let syn = connection.flow(need.side).syn?;
             let guess = system::guess(&syn)?;
             Some((guess.target, guess.because))
         };
         let known = match target {
-            Some(target) => Some((target, format!("by `--for {}`", target.as_str()))),
+            Some(target) => Some((target, asked(target))),
             None => guessed(),
         };
         if let Some((target, because)) = known {
-            let at = format!("the {} {host}", need.side);
+            let at = host(analysed, need.side);
             by_system.entry(target).or_insert_with(|| {
                 let (path, assumed) = path(concerned, need.side);
                 (at, because, path, assumed)
@@ -108,6 +118,20 @@ fn steps(need: Need, concerned: &[&Analysed], target: Option<Target>) -> Vec<Ste
             })
         })
         .collect()
+}
+
+/// Where to run what a side needs.
+fn host(analysed: &Analysed, side: Side) -> String {
+    let connection = &analysed.connection;
+    let host = match side {
+        Side::Client => &connection.client.host,
+        Side::Server => &connection.server.host,
+    };
+    format!("the {side} {host}")
+}
+
+fn asked(target: Target) -> String {
+    format!("by `--for {}`", target.as_str())
 }
 
 /// Whether what is advised would be another for another rate.

@@ -55,10 +55,16 @@ impl Fate {
 /// Twenty seconds of a sender that begins at more than twice the path's rate, then paces a quarter above and
 /// below it in turns of a few round trips, and repeats what is lost a round trip later. From behind the loss, `seen` leaves lost packets
 /// out.
-fn paced(mut fate: Fate, seen_behind: bool) -> Replay {
+fn paced(fate: Fate, seen_behind: bool) -> Replay {
+    in_lumps(fate, seen_behind, 1)
+}
+
+/// The same, where the host hands down so many packets as one (segmentation offload), which leave at one stroke.
+fn in_lumps(mut fate: Fate, seen_behind: bool, lump: u64) -> Replay {
     let mut events: Vec<Event> = Vec::new();
     let mut repairs: Vec<(u64, i64)> = Vec::new();
     let (mut at, mut position, mut turn) = (0_u64, 0_i64, 0_u64);
+    let mut number = 0;
     while at < 20_000_000 {
         turn = at / 160_000;
         let gap = match turn % 4 {
@@ -67,6 +73,9 @@ fn paced(mut fate: Fate, seen_behind: bool) -> Replay {
             1 => 1_250,
             _ => 1_000,
         };
+        let gap = if number % lump == 0 { gap * lump } else { 0 };
+        let begins = gap > 0;
+        number += 1;
         at += gap;
         let due = repairs.first().is_some_and(|(due, _)| *due <= at);
         let (from, repair) = if due {
@@ -79,7 +88,19 @@ fn paced(mut fate: Fate, seen_behind: bool) -> Replay {
         if lost {
             repairs.push((at + 40_000, from));
         }
-        if !(lost && seen_behind) {
+        let joined = events
+            .last_mut()
+            .filter(|_| lump > 1 && !begins && repair.is_none());
+        if let Some(Event {
+            kind: EventKind::Sent {
+                to, repair: None, ..
+            },
+            ..
+        }) = joined
+            && *to == from
+        {
+            *to += MSS;
+        } else if !(lost && seen_behind) {
             events.push(Event {
                 at: Time::from_nanos((at + if seen_behind { fate.delays() } else { 0 }) * 1_000),
                 kind: EventKind::Sent {
@@ -120,6 +141,29 @@ fn chance_is_no_bucket_however_often_it_strikes() {
                 );
             }
         }
+    }
+}
+
+/// Of what was handed down as one, all that came through counted as what had found the bucket fullest, and a loss in its
+/// middle as one that had not.
+#[test]
+fn chance_is_no_bucket_in_what_a_host_hands_down_as_one() {
+    for lump in [4, 12, 40] {
+        for one_of in [30, 100, 300] {
+            for state in 1..=6 {
+                let replay = in_lumps(Fate::Chance { one_of, state }, false, lump);
+                assert!(
+                    !is_emptied(&replay, RTT, MSS),
+                    "one of {one_of}, seed {state}, lumps of {lump}"
+                );
+            }
+        }
+    }
+    for lump in [4, 12] {
+        assert!(
+            is_emptied(&in_lumps(bucket(), false, lump), RTT, MSS),
+            "{lump}"
+        );
     }
 }
 

@@ -122,7 +122,9 @@ impl Page {
             self.element("<p><strong>On ", &steps.system, "</strong>, ");
             self.element("", &sentence::steps(steps), ". ");
             self.element("", &steps.says, "</p>\n");
-            self.lines(&steps.commands);
+            if !steps.commands.is_empty() {
+                self.lines(&steps.commands);
+            }
             if !steps.undo.is_empty() {
                 self.markup("<p>Undo:</p>\n").lines(&steps.undo);
             }

@@ -17,8 +17,9 @@ pub(super) fn commands(text: &mut String, document: &Document, style: Style) {
     for finding in &document.findings {
         for steps in &finding.steps {
             let same = |(other, _): &&mut (&Steps, Vec<&Finding>)| {
-                (&other.system, &other.at, &other.commands)
-                    == (&steps.system, &steps.at, &steps.commands)
+                let says = |steps: &Steps| steps.commands.is_empty().then(|| steps.says.clone());
+                (&other.system, &other.at, &other.commands, says(other))
+                    == (&steps.system, &steps.at, &steps.commands, says(steps))
             };
             match groups.iter_mut().find(same) {
                 Some((_, findings)) => findings.push(finding),

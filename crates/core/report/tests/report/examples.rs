@@ -372,6 +372,7 @@ pub(crate) fn connection(id: u32, start_s: f64, bytes: u64) -> Connection {
             server_window_scale: Some(7),
             sack: Some(true),
             timestamps: Some(true),
+            ..Negotiated::default()
         },
         vantage: "client".into(),
         vantage_confidence: Some(Confidence::High),
