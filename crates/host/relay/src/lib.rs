@@ -43,6 +43,7 @@ mod host;
 mod http;
 mod http2;
 mod looks;
+mod lost;
 mod meter;
 mod pool;
 mod proxy_protocol;
@@ -72,6 +73,7 @@ pub use config::{
 pub use event::{
     AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, TlsReport,
 };
+pub use lost::{Loss, count_lost};
 pub use proxy_protocol::Version as ProxyVersion;
 pub use server::{Order, RunError, run};
 pub use tcp::users::UsersError;

@@ -13,6 +13,7 @@ pub mod ethtool;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod isolation;
+pub mod lines;
 pub mod namespace;
 pub mod packet_socket;
 pub mod passing;

@@ -3,6 +3,7 @@
 pub(crate) mod arguments;
 mod authority;
 mod line;
+mod pen;
 pub(crate) mod s3;
 mod signals;
 mod successor;
@@ -15,6 +16,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 
 use relay::trunk::{Inherited, TrunkConfig};
@@ -29,6 +31,7 @@ use arguments::{
     Balance, Common, Expect, ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayProxy,
     RelayRun, RelayTcp, RelayTls, RelayTransparent, Switch, TlsFlags, UpstreamTls,
 };
+use pen::Pen;
 use signals::Signals;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -331,8 +334,13 @@ fn attend<S: Speech, E: Into<anyhow::Error>>(
     threads: Option<usize>,
     serve: impl FnOnce(&Runtime, &Voice<S>, Signals) -> Result<(), E>,
 ) -> Result<ExitCode, Failure> {
+    let pen = Arc::new(if as_json {
+        Pen::of_events()
+    } else {
+        Pen::of_log()
+    });
     if !as_json {
-        log_to_stderr();
+        log_to(&pen);
     }
     // Clients would wait while the program's own pages are read from disk.
     if let Err(error) = sys::residence::keep_program() {
@@ -353,7 +361,7 @@ fn attend<S: Speech, E: Into<anyhow::Error>>(
     let signals = Signals::listen().environment("cannot listen for signals")?;
     let watchdog = supervisor::feed_watchdog();
     drop(inside);
-    let voice = Voice::start(as_json);
+    let voice = Voice::start(as_json, pen);
     let result = serve(&runtime, &voice, signals);
     if let Some(watchdog) = watchdog {
         watchdog.abort();
@@ -365,11 +373,14 @@ fn attend<S: Speech, E: Into<anyhow::Error>>(
     Ok(ExitCode::SUCCESS)
 }
 
-fn log_to_stderr() {
+fn log_to(pen: &Arc<Pen>) {
+    let pen = Arc::clone(pen);
     let filter = tracing_subscriber::EnvFilter::try_from_env("LONGHAUL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(move || pen.log())
+        // The pen says what cannot be written; this would panic where standard error is what cannot.
+        .log_internal_errors(false)
         .with_env_filter(filter)
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use profile::Side;
 
 use super::{Counts, Meter};
+use crate::lost;
 
 /// One metric, of which every listener has some series.
 struct Metric {
@@ -194,6 +195,7 @@ pub(crate) fn write(meters: &[Arc<Meter>]) -> String {
             (metric.series)(&mut series, reading);
         }
     }
+    lost::write(&mut text);
     text
 }
 

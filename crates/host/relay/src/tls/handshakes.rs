@@ -1,10 +1,10 @@
 //! From a configuration's files to what the TLS library needs.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::OpenOptions;
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use profile::{TlsGroup, TlsProfile, TlsVersion};
 use rustls::client::WebPkiServerVerifier;
@@ -17,10 +17,12 @@ use rustls::{
     ClientConfig, KeyLog, RootCertStore, ServerConfig, SupportedProtocolVersion, version,
 };
 use sha2::{Digest as _, Sha256};
+use sys::lines::{Fate, Lines};
 use tokio::sync::Semaphore;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::certificates::Certificates;
+use crate::lost::{self, Loss};
 use crate::{TlsCertificate, TlsClients, TlsServer, TlsSides};
 
 /// TLS cannot be spoken as configured.
@@ -128,7 +130,7 @@ pub(crate) struct Protocols<'a> {
 
 /// Secrets in the format that `SSLKEYLOGFILE` has in other programs.
 #[derive(Debug)]
-struct KeyLogFile(Mutex<File>);
+struct KeyLogFile(Lines);
 
 // === impl Handshakes ===
 
@@ -367,7 +369,7 @@ impl KeyLogFile {
     fn open(path: &Path) -> Result<Arc<dyn KeyLog>, TlsError> {
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).mode(0o600).open(path);
-        file.map(|file| Arc::new(Self(Mutex::new(file))) as Arc<dyn KeyLog>)
+        file.map(|file| Arc::new(Self(Lines::to(file))) as Arc<dyn KeyLog>)
             .map_err(|source| TlsError::KeyLog {
                 path: path.to_owned(),
                 source,
@@ -378,9 +380,11 @@ impl KeyLogFile {
 impl KeyLog for KeyLogFile {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let line = format!("{label} {} {}\n", hex(client_random), hex(secret));
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // A full disk must not end the connection that is to be looked into.
-        let _ = file.write_all(line.as_bytes());
+        match self.0.write(line.as_bytes()) {
+            Fate::Written | Fate::WrittenAfter(_) => {}
+            Fate::FirstLost(_) | Fate::Lost => lost::count_lost(Loss::KeyLog, 1),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt::{Display, Write as _};
 use super::account::Counts;
 use super::status::{OneConnection, OneTrunk};
 use super::watch::Found;
+use crate::lost;
 
 /// All that is exposed, at one moment.
 pub(super) struct Exposed {
@@ -103,6 +104,7 @@ pub(super) fn write(exposed: &Exposed) -> String {
     if let Some(usage) = &exposed.usage {
         write_usage(&mut text, usage);
     }
+    lost::write(&mut text);
     text
 }
 

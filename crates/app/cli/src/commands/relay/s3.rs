@@ -222,7 +222,7 @@ impl Speech for Event {
         }
     }
 
-    fn lost(events: u64) -> Self {
-        Self::Relay(Box::new(relay::Event::lost(events)))
+    fn lost(events: u64, why: &str) -> Self {
+        Self::Relay(Box::new(relay::Event::lost(events, why)))
     }
 }

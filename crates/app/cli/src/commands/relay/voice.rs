@@ -11,7 +11,7 @@ use relay::Event;
 use serde::Serialize;
 
 use super::line::line;
-use crate::output;
+use super::pen::Pen;
 
 /// An event that can be said.
 pub(super) trait Speech: Serialize + Send + 'static {
@@ -21,8 +21,8 @@ pub(super) trait Speech: Serialize + Send + 'static {
     /// Whether an operator should look.
     fn is_warning(&self) -> bool;
 
-    /// What is said instead of events that nobody read in time.
-    fn lost(events: u64) -> Self;
+    /// What is said instead of events that were not.
+    fn lost(events: u64, why: &str) -> Self;
 }
 
 /// Events that wait for a slow reader: at about 300 bytes each some 5 MB, and a second of a busy relay.
@@ -42,20 +42,26 @@ pub(super) struct Voice<S> {
 }
 
 impl<S: Speech> Voice<S> {
-    pub(super) fn start(as_json: bool) -> Self {
+    /// Events go to `pen` as JSON lines, or to the log, which uses the same.
+    pub(super) fn start(as_json: bool, pen: Arc<Pen>) -> Self {
         let (events, queue) = sync_channel::<S>(QUEUE);
         let (finish, finished) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&lost);
         std::thread::spawn(move || {
             while let Ok(event) = queue.recv() {
-                say(&event, as_json);
+                let say = |event: &S| say(event, as_json.then_some(&pen));
+                say(&event);
                 while let Ok(event) = queue.try_recv() {
-                    say(&event, as_json);
+                    say(&event);
                 }
                 let lost = counted.swap(0, Ordering::Relaxed);
                 if lost > 0 {
-                    say(&S::lost(lost), as_json);
+                    say(&S::lost(lost, "their reader is too slow"));
+                }
+                if let Some(loss) = pen.regained() {
+                    let why = format!("they could not be written: {}", loss.why);
+                    say(&S::lost(loss.lines, &why));
                 }
                 // Woken for each event of a busy relay, this thread would cost more than the requests.
                 std::thread::sleep(BATCH);
@@ -83,6 +89,7 @@ impl<S: Speech> Voice<S> {
                 Ok(()) | Err(TrySendError::Disconnected(_)) => {}
                 Err(TrySendError::Full(_)) => {
                     lost.fetch_add(1, Ordering::Relaxed);
+                    relay::count_lost(relay::Loss::SlowReader, 1);
                 }
             }
         }
@@ -107,10 +114,14 @@ fn is_wanted(event: &impl Speech) -> bool {
     }
 }
 
-fn say(event: &impl Speech, as_json: bool) {
-    if as_json {
-        // A reader that has gone is no reason to stop serving.
-        let _ = output::json_line(event);
+/// As a JSON line with a pen, in the log without.
+fn say(event: &impl Speech, pen: Option<&Arc<Pen>>) {
+    if let Some(pen) = pen {
+        // Events are made of texts and numbers; where one could not be JSON, there would be nothing to write.
+        if let Ok(mut line) = serde_json::to_vec(event) {
+            line.push(b'\n');
+            pen.write(&line);
+        }
     } else if event.is_warning() {
         tracing::warn!("{}", event.line());
     } else {
@@ -148,10 +159,10 @@ impl Speech for Event {
         }
     }
 
-    fn lost(events: u64) -> Self {
+    fn lost(events: u64, why: &str) -> Self {
         Self::Warning {
             name: "events-lost",
-            text: format!("{events} events were lost: their reader is too slow"),
+            text: format!("{events} events were lost: {why}"),
         }
     }
 }
