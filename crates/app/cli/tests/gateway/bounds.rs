@@ -1,6 +1,8 @@
 //! What a gateway holds, whatever its clients and its store do.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -13,21 +15,48 @@ use crate::{ACCESS_KEY, Gateway, TestOrigin};
 
 const MIB: u64 = 1 << 20;
 
+/// Requests that have begun and are not answered.
+#[derive(Default)]
+struct Load {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Load {
+    /// Bytes of a request on a connection that is `busy` with one, or was not.
+    fn asked(&self, busy: &AtomicBool) {
+        if !busy.swap(true, Ordering::SeqCst) {
+            let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+        }
+    }
+
+    fn answered(&self, busy: &AtomicBool) {
+        if busy.swap(false, Ordering::SeqCst) {
+            self.now.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
 /// The way to a store that is far away and slow to take bytes: answers come 50 ms later, and each 64 KiB of a request take
-/// 5 ms.
-async fn way_to(store: SocketAddr) -> SocketAddr {
+/// 5 ms. Requests are counted where they leave the way, so the store has no more of them than that.
+async fn way_to(store: SocketAddr, load: Arc<Load>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
+            let load = Arc::clone(&load);
             tokio::spawn(async move {
                 let store = TcpStream::connect(store).await.unwrap();
                 let (from_client, to_client) = client.into_split();
                 let (from_store, to_store) = store.into_split();
-                let there = carry(from_client, to_store, Duration::from_millis(5));
-                let back = carry(from_store, to_client, Duration::from_millis(50));
+                let busy = AtomicBool::new(false);
+                let (asked, answered) = (|| load.asked(&busy), || load.answered(&busy));
+                let there = carry(from_client, to_store, Duration::from_millis(5), asked);
+                let back = carry(from_store, to_client, Duration::from_millis(50), answered);
                 // Whoever ends first ends both.
                 tokio::select! { () = there => {}, () = back => {} }
+                load.answered(&busy);
             });
         }
     });
@@ -38,9 +67,11 @@ async fn carry(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
     each: Duration,
+    seen: impl Fn(),
 ) {
     let mut piece = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut piece).await {
+        seen();
         // The slowness itself; nothing waits for it to have passed.
         tokio::time::sleep(each).await;
         if to.write_all(&piece[..count]).await.is_err() {
@@ -102,7 +133,7 @@ async fn memory_of_a_request_is_bounded_however_slow_clients_and_store_are() {
     const REQUESTS: u64 = 4;
     const EACH: u64 = 80 * MIB;
     let origin = TestOrigin::start().await;
-    let way = way_to(origin.address).await;
+    let way = way_to(origin.address, Arc::default()).await;
     let (gateway, _folder) = gateway(&origin, way, r#"request-memory = "16 MiB""#);
     at_once(1, |number| one(&gateway, Verb::Put, MIB, number)).await;
     let before = peak(&gateway);
@@ -125,4 +156,17 @@ async fn memory_of_a_request_is_bounded_however_slow_clients_and_store_are() {
         put < bound && both < bound,
         "{put} and {both} of {bound} bytes"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_gets_no_more_requests_at_once_than_it_bears() {
+    const CLIENTS: u64 = 3;
+    let origin = TestOrigin::start().await;
+    let load = Arc::new(Load::default());
+    let way = way_to(origin.address, Arc::clone(&load)).await;
+    let (gateway, _folder) = gateway(&origin, way, "parallel = 3");
+    at_once(CLIENTS, |number| one(&gateway, Verb::Put, 80 * MIB, number)).await;
+    // One for each client, and three of whomever they belong to; without the bound each client would have three.
+    let most = load.most.load(Ordering::SeqCst);
+    assert!((4..=6).contains(&most), "{most} at once");
 }

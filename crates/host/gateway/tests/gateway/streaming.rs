@@ -113,6 +113,47 @@ async fn an_object_above_the_limit_is_refused_and_leaves_nothing() {
     assert_eq!(site.origin_state.open_uploads(), 0);
 }
 
+/// In front of `origin`: the second connection carries 600 kB of answers and then stands still.
+async fn way_with_a_slow_connection(origin: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (client, _) = listener.accept().await.unwrap();
+            let server = TcpStream::connect(origin).await.unwrap();
+            tokio::spawn(async move {
+                let (mut asks, mut answers) = client.into_split();
+                let (from, mut to) = server.into_split();
+                let asking = tokio::spawn(async move { tokio::io::copy(&mut asks, &mut to).await });
+                let most = if number == 1 { 600_000 } else { u64::MAX };
+                let _ = tokio::io::copy(&mut from.take(most), &mut answers).await;
+                // Open until the gateway closes it.
+                let _ = asking.await;
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_connection_that_stands_still_is_relieved_of_its_range() {
+    const LENGTH: usize = 40 << 20;
+    let site = Site::start().await;
+    let key = Path::from("k");
+    let object = content(LENGTH);
+    for (bucket, at_the_origin) in [("lab", "lab"), ("secret", "sealed")] {
+        let payload = PutPayload::from_bytes(object.clone());
+        site.client(bucket).put(&key, payload).await.unwrap();
+        let stored = site.owner(at_the_origin).head(&key).await.unwrap();
+        assert!(stored.size >= LENGTH as u64);
+        let way = way_with_a_slow_connection(site.origin).await;
+        let gateway = gateway(way, "new", true).await;
+        // Without relief the gateway gives up after `limits.stall`.
+        let got = library(gateway, bucket, CLIENT).get(&key).await.unwrap();
+        assert!(got.bytes().await.unwrap() == object, "{bucket}");
+    }
+}
+
 #[tokio::test]
 async fn an_object_that_is_replaced_while_it_is_read_is_never_mixed_with_its_successor() {
     // More than is read ahead and than sockets hold.
