@@ -13,6 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import clients  # noqa: E402
+import stacks  # noqa: E402
 
 
 # Where client and server speak TLS with each other, as they do with nothing in between.
@@ -207,10 +208,12 @@ def main():
                 print(f"{mode:<28} {interop[mode]}", flush=True)
     finally:
         site.end()
-    result = {"rows": rows, "tls": interop}
+    pairs, unfit = ([], 0) if given.mode else stacks.report(site.binary, given.home)
+    failed += unfit
+    result = {"rows": rows, "tls": interop, "stacks": pairs}
     (given.home / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     unlike = [group for stacks in interop.values() for group in stacks.values() if "MLKEM768" not in group.upper()]
-    done = sum(1 for row in rows for check in row.values() if check == "ok")
+    done = sum(1 for row in [*rows, *pairs] for check in row.values() if check == "ok")
     print(f"{len(alone)} fail without a relay as well: {sorted(alone)}")
     print(f"{done} checks passed, {failed} failed; without X25519MLKEM768: {unlike or 'nobody'}")
     sys.exit(1 if failed or unlike else 0)

@@ -1,4 +1,6 @@
 // A TLS client of Go's own stack: one GET, the status and the group that was agreed on.
+//go:build !server
+
 package main
 
 import (
