@@ -70,7 +70,7 @@ test: setup ## every test: units, properties, captures, namespaces, the whole bi
 	cargo build --locked --quiet --package longhaul-xtask
 	set -o pipefail; cargo test --locked --workspace 2>&1 | target/debug/xtask executed
 
-e2e: build ## real S3 clients and TLS stacks through every mode of the relay, in front of versitygw; installs into out/e2e
+e2e: build ## real S3 clients and TLS stacks (OpenSSL, Go, Node, a browser) through every mode of the relay, in front of versitygw; installs into out/e2e
 	scripts/e2e.sh
 
 e2e-s3: build ## real S3 clients through the S3 gateway, plain and encrypted; then versitygw's own tests, directly and through it (fifteen minutes)

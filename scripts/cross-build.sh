@@ -3,7 +3,7 @@
 #   scripts/cross-build.sh aarch64|powerpc64le [PROFILE [CARGO'S FLAGS]]      PROFILE: release (default) or dev
 # Debian's next release packages Rust's standard library for each of its architectures, and C compilers for them; both go
 # into a root of their own below out/cross (1.5 GB, once), where the checkout and Cargo's cache are mounted. The binary lies
-# in out/cross/target/TARGET/. With qemu-user-static it is run here: its version, and a capture explained.
+# in out/cross/target/TARGET/. With qemu-user-static it is run here: its version, and a scenario simulated.
 # Needs root, debootstrap and, to run what was built, qemu-user-static.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -78,8 +78,7 @@ if command -v "$runner" >/dev/null; then
   step "run by $runner"
   "$runner" "$binary" --version
   "$runner" "$binary" explain --help >/dev/null
-  capture=$(find crates -name '*.pcap' | sort | head -1)
-  "$runner" "$binary" explain "$capture" | head -12
+  "$runner" "$binary" simulate scenarios/field/c-uploads.toml | tail -3
 else
   echo "not run: \`$runner\` is missing (apt-get install qemu-user-static)"
 fi

@@ -7,6 +7,7 @@
 # fresh Debian root (debootstrap, downloaded once), then installs, starts, upgrades and erases the .rpm there, with rpm's own
 # database; lays out what the container file says and runs the static binary alone in it. There is no systemd in these
 # roots: the unit's ExecStart runs here as its user with its capabilities, in a network namespace of its own.
+# Where podman is there, it builds the container file and runs it.
 # Needs root, debootstrap, rpm, rpm2cpio, cpio and curl; everything it makes is below out/package-check.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -181,4 +182,28 @@ unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
 main=$!
 until_ready
 stop
+
+if ! command -v podman >/dev/null; then
+  echo "not run: the container file by an engine, because \`podman\` is missing (apt-get install podman runc)"
+  echo "all packages are well, and the static binary"
+  exit
+fi
+step "the container file, built and run by $(podman --version)"
+image=localhost/longhaul-package-check
+# runc where it is there: crun refuses hosts with both kinds of control groups.
+engine() { if command -v runc >/dev/null; then podman --runtime runc "$@"; else podman "$@"; fi; }
+engine build --quiet --build-arg BINARY="$(realpath --relative-to=. "$static")" --tag "$image" \
+  --file packaging/container/Containerfile . >/dev/null
+# Podman's own limits may lie above those of this shell, which a host can refuse.
+container=$(engine run --detach --network none --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 "$image")
+main=$(engine inspect --format '{{.State.Pid}}' "$container")
+until_ready
+main=
+engine stop --time 20 "$container" >/dev/null
+code=$(engine inspect --format '{{.State.ExitCode}}' "$container")
+engine logs "$container" >"$out/container.log" 2>&1
+engine rm "$container" >/dev/null
+engine rmi --force "$image" >/dev/null
+[ "$code" = 0 ] || fail "the container ended with $code, see $out/container.log"
+grep -q '"event":"stopped"' "$out/container.log" || fail "the container was not drained, see $out/container.log"
 echo "all packages are well, and the container"

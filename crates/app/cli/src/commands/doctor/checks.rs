@@ -110,7 +110,8 @@ const fn extra(what: &'static str, result: Result<String, String>) -> Check {
 
 fn relay() -> Vec<Check> {
     vec![
-        needed("congestion control", congestion_control()),
+        needed("kernel sockets", kernel_sockets()),
+        extra("congestion control of this host", congestion_control()),
         extra("congestion control of the profiles", preferences()),
         extra("slow start after idle", slow_start_after_idle()),
         extra("descriptors", descriptors()),
@@ -159,6 +160,15 @@ fn slow_start_after_idle() -> Result<String, String> {
          them hot"
             .to_owned(),
     )
+}
+
+/// All that a relay cannot do without; what `/proc` says of the host is good to know, and in a container it may not be there.
+fn kernel_sockets() -> Result<String, String> {
+    let socket = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0));
+    match socket.and_then(|socket| sys::socket::congestion_control(&socket)) {
+        Ok(name) => Ok(format!("one listens, with {name}")),
+        Err(error) => Err(format!("one cannot listen on 127.0.0.1: {error}")),
+    }
 }
 
 fn congestion_control() -> Result<String, String> {
