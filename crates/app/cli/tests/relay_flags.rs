@@ -209,7 +209,9 @@ fn https_to_an_http_relay_is_one_line_and_the_same_as_a_file() {
     let refused = run(longhaul().args(command).args(["--upstream", "plain"]));
     assert_eq!(refused.code, Some(2));
     assert!(
-        refused.stderr.contains("are for upstream = \"tls\""),
+        refused
+            .stderr
+            .contains("http.tls.upstream-name: it is for upstream = \"tls\""),
         "{}",
         refused.stderr
     );

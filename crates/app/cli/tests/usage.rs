@@ -176,7 +176,10 @@ fn a_relay_configuration_with_a_typo_shows_line_and_caret() {
     let checked = common::Finished::from(child.wait_with_output().unwrap());
     assert_eq!(checked.code, Some(2));
     assert!(
-        checked.stderr.contains("traget") && checked.stderr.contains("line 3"),
+        checked
+            .stderr
+            .contains("-:3:1: there is no key `traget` here")
+            && checked.stderr.contains("^^^^^^ did you mean `target`?"),
         "{checked:#?}"
     );
 }

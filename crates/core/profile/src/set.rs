@@ -73,15 +73,17 @@ impl ProfileSet {
     /// Everything that is wrong with any profile of the set, used or not.
     #[must_use]
     pub fn problems(&self) -> Vec<ProfileError> {
-        let mut problems = Vec::new();
-        for name in self.written.keys() {
-            if builtin::find(name).is_some() {
-                problems.push(ProfileError::Shadowed { name: name.clone() });
-            } else if let Err(errors) = self.resolve(name) {
-                problems.extend(errors);
-            }
+        let names = self.written.keys();
+        names.flat_map(|name| self.problems_of(name)).collect()
+    }
+
+    /// Everything that is wrong with the written profile of this name.
+    #[must_use]
+    pub fn problems_of(&self, name: &str) -> Vec<ProfileError> {
+        if self.written.contains_key(name) && builtin::find(name).is_some() {
+            return Vec::from([ProfileError::Shadowed { name: name.into() }]);
         }
-        problems
+        self.resolve(name).err().unwrap_or_default()
     }
 
     fn lookup(&self, name: &str) -> Result<TcpProfile, ProfileError> {

@@ -11,16 +11,17 @@ mod tcp;
 mod tests;
 mod tls;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use profile::{ProfileSet, RawTcpProfile, TcpProfile};
+use profile::{ProfileError, ProfileSet, RawTcpProfile, TcpProfile};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate};
 
+use crate::document::{self, ConfigError, Problems, Step};
 use crate::{Admission, Cidr};
 pub use admin::{Admin, AdminOptions};
 pub use balance::{Balance, BalanceOptions, Balancing, Check};
@@ -184,17 +185,6 @@ pub struct Limits {
     pub streams: u32,
 }
 
-/// A configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The text is not TOML, or a key or value is not known. The source shows line and caret.
-    #[error("cannot read the configuration")]
-    Syntax(#[source] Box<toml::de::Error>),
-    /// Values are refused; all problems, one per line.
-    #[error("the configuration is refused:\n  {}", .0.join("\n  "))]
-    Invalid(Vec<String>),
-}
-
 /// A configuration as it is written: the file's outline.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -224,7 +214,7 @@ pub struct ConfigOptions {
 impl Config {
     /// Reads a configuration file's text.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        Self::new(ConfigOptions::from_toml(text)?)
+        document::read(text, Self::resolve)
     }
 
     /// The configuration of one HTTP relay.
@@ -252,76 +242,169 @@ impl Config {
 
     /// What `options` mean, or everything that is wrong with them.
     pub fn new(options: ConfigOptions) -> Result<Self, ConfigError> {
-        let profiles = ProfileSet::new(options.profiles);
-        let mut problems: Vec<String> = profiles
-            .problems()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let mut problems = Problems::default();
+        let config = Self::resolve(options, &mut problems);
+        problems.or(config)
+    }
+
+    fn resolve(options: ConfigOptions, problems: &mut Problems) -> Self {
+        let profiles = own_profiles(options.profiles, problems);
         if options.http.is_empty() && options.tcp.is_empty() && options.tls.is_empty() {
-            problems.push(
-                "there is nothing to relay: write at least one [[http]], [[tcp]] or [[tls]] \
-                 table"
-                    .into(),
+            problems.tell(
+                "",
+                "there is nothing to relay: write at least one [[http]], [[tcp]] or [[tls]] table",
             );
         }
-        let http = resolve_all(options.http, "http", &mut problems, |options| {
-            options.resolve(&profiles)
+        let http = resolve_all(options.http, "http", problems, |options, problems| {
+            options.resolve(&profiles, problems)
         });
-        let tcp = resolve_all(options.tcp, "tcp", &mut problems, |options| {
-            options.resolve(&profiles)
+        let tcp = resolve_all(options.tcp, "tcp", problems, |options, problems| {
+            options.resolve(&profiles, problems)
         });
-        let tls = resolve_all(options.tls, "tls", &mut problems, |options| {
-            options.resolve(&profiles)
+        let tls = resolve_all(options.tls, "tls", problems, |options, problems| {
+            options.resolve(&profiles, problems)
         });
-        let admin = options.admin;
-        let admin = admin.and_then(|options| options.resolve(&profiles, &mut problems));
+        let admin = options.admin.and_then(|options| {
+            problems.within("admin", |problems| options.resolve(&profiles, problems))
+        });
+        let relays = listeners("http", &http, |relay| &relay.front)
+            .chain(listeners("tcp", &tcp, |relay| &relay.front))
+            .chain(listeners("tls", &tls, |relay| &relay.front));
+        let asked = admin
+            .as_ref()
+            .map(|admin| (vec!["admin".into()], admin.listen));
+        listen_once(relays.chain(asked), problems);
         let keeps_addresses = |relay: &TcpRelay| {
             relay
                 .transparency
                 .is_some_and(|transparency| transparency.keep_client_address)
         };
+        let tcp: Vec<_> = tcp.into_iter().flatten().collect();
         if options.user.is_some() && tcp.iter().any(keeps_addresses) {
-            problems.push(
-                "user: keep-client-address takes CAP_NET_ADMIN for each connection, which another user has not"
-                    .into(),
+            problems.tell(
+                "user",
+                "keep-client-address takes CAP_NET_ADMIN for each connection, which another user has not",
             );
         }
-        if problems.is_empty() {
-            Ok(Self {
-                user: options.user,
-                http,
-                tcp,
-                tls,
-                admin,
-            })
-        } else {
-            Err(ConfigError::Invalid(problems))
+        Self {
+            user: options.user,
+            http: http.into_iter().flatten().collect(),
+            tcp,
+            tls: tls.into_iter().flatten().collect(),
+            admin,
         }
     }
 }
 
-/// The relays of one kind that are valid; the problems of the others say which relay they are about.
+/// The profiles of a configuration beside the built-in ones. What is wrong with them is told whether they are used or
+/// not.
+pub(crate) fn own_profiles(
+    written: BTreeMap<String, RawTcpProfile>,
+    problems: &mut Problems,
+) -> ProfileSet {
+    let parents: BTreeMap<String, Option<String>> = written
+        .iter()
+        .map(|(name, profile)| (name.clone(), profile.extends.clone()))
+        .collect();
+    let profiles = ProfileSet::new(written);
+    problems.within("profiles", |problems| {
+        for (name, parent) in &parents {
+            problems.within(name.as_str(), |problems| {
+                for error in profiles.problems_of(name) {
+                    match &error {
+                        // Of a profile's parents, the one that has the unknown parent says so.
+                        ProfileError::Unknown { name, known } if parent.as_ref() == Some(name) => {
+                            unknown_profile(problems, "extends", name, known);
+                        }
+                        ProfileError::Unknown { .. } => {}
+                        ProfileError::Circle { .. } => problems.tell("extends", error.to_string()),
+                        ProfileError::Shadowed { .. } => problems.tell("", error.to_string()),
+                        ProfileError::Value { problem, .. } => {
+                            // Each of these sentences begins with its field.
+                            let field = problem.split(' ').next().unwrap_or_default();
+                            problems.tell(field, problem.as_str());
+                        }
+                    }
+                }
+            });
+        }
+    });
+    profiles
+}
+
+/// The profile of this name. What is wrong with one of the file's own is told with it.
+pub(crate) fn profile_named(
+    profiles: &ProfileSet,
+    problems: &mut Problems,
+    key: &str,
+    asked: &str,
+) -> Option<TcpProfile> {
+    let errors = match profiles.resolve(asked) {
+        Ok(profile) => return Some(profile),
+        Err(errors) => errors,
+    };
+    for error in errors {
+        if let ProfileError::Unknown { name, known } = &error
+            && name == asked
+        {
+            unknown_profile(problems, key, name, known);
+        }
+    }
+    None
+}
+
+fn unknown_profile(problems: &mut Problems, key: &str, name: &str, known: &str) {
+    let hint = match document::nearest(name, known.split(", ")) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("known are {known}"),
+    };
+    problems.tell_with(key, format!("there is no profile `{name}`"), hint);
+}
+
+/// Tells of addresses that two listeners want. Of port 0 each gets another.
+fn listen_once(
+    listeners: impl IntoIterator<Item = (Vec<Step>, SocketAddr)>,
+    problems: &mut Problems,
+) {
+    let mut taken = BTreeSet::new();
+    for (place, address) in listeners {
+        if address.port() != 0 && !taken.insert(address) {
+            problems.at(place, |problems| {
+                problems.tell_with(
+                    "listen",
+                    format!("another listener has `{address}` already"),
+                    "choose another address or port",
+                );
+            });
+        }
+    }
+}
+
+/// The relays of one kind that mean something, each with its place.
+fn listeners<'a, R>(
+    kind: &'a str,
+    relays: &'a [Option<R>],
+    front: impl Fn(&R) -> &Front + 'a,
+) -> impl Iterator<Item = (Vec<Step>, SocketAddr)> + 'a {
+    let numbered = relays.iter().enumerate();
+    numbered.filter_map(move |(index, relay)| {
+        let address = front(relay.as_ref()?).listen;
+        Some((vec![kind.into(), index.into()], address))
+    })
+}
+
+/// What the relays of one kind mean, in their order; `None` for those that mean nothing.
 pub(crate) fn resolve_all<O, R>(
     all: Vec<O>,
     kind: &str,
-    problems: &mut Vec<String>,
-    resolve: impl Fn(O) -> Result<R, Vec<String>>,
-) -> Vec<R> {
-    let mut relays = Vec::new();
-    for (index, options) in all.into_iter().enumerate() {
-        match resolve(options) {
-            Ok(relay) => relays.push(relay),
-            Err(found) => {
-                let relay = index + 1;
-                let told = found
-                    .into_iter()
-                    .map(|problem| format!("{kind} relay {relay}: {problem}"));
-                problems.extend(told);
-            }
-        }
-    }
-    relays
+    problems: &mut Problems,
+    resolve: impl Fn(O, &mut Problems) -> Option<R>,
+) -> Vec<Option<R>> {
+    problems.within(kind, |problems| {
+        let each = all.into_iter().enumerate();
+        each.map(|(index, options)| problems.within(index, |problems| resolve(options, problems)))
+            .collect()
+    })
 }
 
 // === impl ConfigOptions ===
@@ -329,7 +412,7 @@ pub(crate) fn resolve_all<O, R>(
 impl ConfigOptions {
     /// Reads a configuration file's text. Nothing is said of its values yet.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error| ConfigError::Syntax(Box::new(error)))
+        document::read(text, |options, _| options)
     }
 
     /// These options as a configuration file.

@@ -7,7 +7,7 @@ use crate::http::request::RequestHead;
 use crate::http::response::ResponseHead;
 use crate::proxy_protocol::{self, LONGEST};
 use crate::trunk::TrunkConfig;
-use crate::{Config, ConfigError, ConfigOptions, ProxyVersion};
+use crate::{Config, ConfigOptions, ProxyVersion};
 
 /// Where a message ends, as far as it has come.
 #[derive(Debug, Eq, PartialEq)]
@@ -164,10 +164,20 @@ pub fn fuzz_config(bytes: &[u8]) {
     .into_iter()
     .flatten()
     {
-        assert!(!crate::chain(&refused).is_empty());
-        if let ConfigError::Invalid(problems) = &refused {
-            assert!(!problems.is_empty(), "refused without a reason");
+        assert!(!refused.problems().is_empty(), "refused without a reason");
+        for problem in refused.problems() {
+            assert!(!problem.what.is_empty(), "{refused:?}");
+            let line = problem
+                .position
+                .as_ref()
+                .map(|at| (at.line, at.text.as_str()));
+            let told = line.is_some_and(|(line, shown)| {
+                let written = text.lines().nth(line - 1).unwrap_or_default();
+                written.trim_end_matches('\r') == shown
+            });
+            assert!(told, "{problem:?} is not where it says");
         }
+        assert!(!refused.to_string().is_empty() && !refused.in_one_line().is_empty());
     }
 }
 

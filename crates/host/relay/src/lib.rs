@@ -33,6 +33,7 @@ mod buffer;
 mod check;
 mod cidr;
 mod config;
+mod document;
 mod door;
 mod ending;
 mod event;
@@ -63,13 +64,13 @@ pub use check::{CheckError, RelayReport, Report, check};
 use cidr::Admission;
 pub use cidr::{Cidr, ParseCidrError};
 pub use config::{
-    Admin, AdminOptions, Asking, Balance, BalanceOptions, Balancing, Check, Config, ConfigError,
-    ConfigOptions, Destination, Expect, Front, HttpOptions, HttpRelay, LimitOptions, Limits,
-    PoolLimits, PoolOptions, PrimeOptions, Priming, Reach, Target, TcpLimitOptions, TcpLimits,
-    TcpOptions, TcpRelay, TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits, TlsOptions,
-    TlsRelay, TlsRoute, TlsRouteOptions, TlsServer, TlsSideOptions, TlsSides, Transparency,
-    Upstream,
+    Admin, AdminOptions, Asking, Balance, BalanceOptions, Balancing, Check, Config, ConfigOptions,
+    Destination, Expect, Front, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits,
+    PoolOptions, PrimeOptions, Priming, Reach, Target, TcpLimitOptions, TcpLimits, TcpOptions,
+    TcpRelay, TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay,
+    TlsRoute, TlsRouteOptions, TlsServer, TlsSideOptions, TlsSides, Transparency, Upstream,
 };
+pub use document::{ConfigError, Position, Problem};
 pub use event::{
     AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, TlsReport,
 };

@@ -12,7 +12,7 @@ use profile::{ProfileSet, RawTcpProfile, TcpProfile};
 use relay::ConfigOptions;
 use serde_json::{Value, json};
 
-use crate::commands::relay::text;
+use crate::commands::relay::{misconfigured, text};
 use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
 use arguments::{Profile, ProfileCommand};
@@ -51,8 +51,9 @@ impl Shelf {
         let mut profiles: BTreeMap<String, RawTcpProfile> = BTreeMap::new();
         if let Some(path) = config {
             let options = ConfigOptions::from_toml(&text(path)?);
-            let read = || format!("`{}` is no configuration of a relay", path.display());
-            profiles = options.usage(read())?.profiles;
+            profiles = options
+                .map_err(|error| misconfigured(error, path))?
+                .profiles;
         }
         Ok(Self {
             written: profiles.keys().cloned().collect(),

@@ -21,11 +21,11 @@ use std::thread;
 
 use relay::trunk::{Inherited, TrunkConfig};
 use relay::{
-    AdminOptions, BalanceOptions, Config, ConfigOptions, HttpOptions, TcpOptions, TlsCertificate,
-    TlsOptions, TlsRouteOptions, TlsSideOptions,
+    AdminOptions, BalanceOptions, Config, ConfigError, ConfigOptions, HttpOptions, TcpOptions,
+    TlsCertificate, TlsOptions, TlsRouteOptions, TlsSideOptions,
 };
 
-use crate::failure::{Blame as _, Failure};
+use crate::failure::{Blame as _, Failure, Kind};
 use crate::output;
 use arguments::{
     Balance, Common, Expect, ProxyVersion, Relay, RelayCheck, RelayCommand, RelayHttp, RelayProxy,
@@ -263,10 +263,12 @@ fn from_file(arguments: &RelayRun) -> Result<ExitCode, Failure> {
 }
 
 fn read(path: &Path) -> Result<Config, Failure> {
-    Config::from_toml(&text(path)?).usage(format!(
-        "`{}` is no configuration of a relay",
-        path.display()
-    ))
+    Config::from_toml(&text(path)?).map_err(|error| misconfigured(error, path))
+}
+
+/// Everything that is wrong with a configuration file.
+pub(crate) fn misconfigured(error: ConfigError, path: &Path) -> Failure {
+    Failure::new(Kind::Usage, error.in_file(path.display()))
 }
 
 /// A configuration file's text; `-` is standard input.

@@ -15,7 +15,7 @@ use relay::trunk::{
 };
 use serde::Serialize;
 
-use super::relay::{serve_trunk, text};
+use super::relay::{misconfigured, serve_trunk, text};
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 use arguments::{Trunk, TrunkCommand, TrunkEnd, TrunkFar, TrunkInit, TrunkNear, TrunkRun};
@@ -54,10 +54,8 @@ fn one_liner(options: TrunkOptions, end: &TrunkEnd) -> Result<ExitCode, Failure>
 
 fn from_file(arguments: &TrunkRun) -> Result<ExitCode, Failure> {
     let path = &arguments.config;
-    let config = TrunkConfig::from_toml(&text(path)?).usage(format!(
-        "`{}` is no configuration of a trunk",
-        path.display()
-    ))?;
+    let config =
+        TrunkConfig::from_toml(&text(path)?).map_err(|error| misconfigured(error, path))?;
     serve_trunk(config, arguments.json)
 }
 

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use profile::{ProfileSet, TcpProfile};
 use serde::{Deserialize, Serialize};
 
-use super::front::parse;
+use super::front::{parse_all, parse_listen};
 use crate::Cidr;
+use crate::document::Problems;
 
 /// Where metrics, health and state can be asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,22 +34,15 @@ pub struct AdminOptions {
 // === impl AdminOptions ===
 
 impl AdminOptions {
-    pub(super) fn resolve(
-        &self,
-        profiles: &ProfileSet,
-        problems: &mut Vec<String>,
-    ) -> Option<Admin> {
-        let listen = parse::<SocketAddr>(problems, "admin.listen", &self.listen);
+    pub(super) fn resolve(&self, profiles: &ProfileSet, problems: &mut Problems) -> Option<Admin> {
+        let listen = parse_listen(problems, "listen", &self.listen);
         let loopback = ["127.0.0.0/8".to_owned(), "::1/128".to_owned()];
         let blocks = if self.allow.is_empty() {
             &loopback
         } else {
             self.allow.as_slice()
         };
-        let allow = blocks
-            .iter()
-            .filter_map(|block| parse::<Cidr>(problems, "admin.allow", block))
-            .collect();
+        let allow = parse_all::<Cidr>(problems, "allow", blocks);
         let profile = profiles.resolve("lan").ok();
         Some(Admin {
             listen: listen?,

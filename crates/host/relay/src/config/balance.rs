@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use units::Span;
 
 use super::Target;
-use super::front::span;
+use super::front::{parse_all, span};
+use crate::document::Problems;
 
 /// The targets of a relay beside its first, and how connections are shared out.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -83,14 +84,22 @@ pub struct BalanceOptions {
 // === impl BalanceOptions ===
 
 impl BalanceOptions {
-    pub(super) fn resolve(&self, problems: &mut Vec<String>) -> Balancing {
-        let mut also = Vec::new();
-        for text in &self.also {
-            match text.parse() {
-                Ok(target) => also.push(target),
-                Err(error) => problems.push(format!("balance.also: {error}")),
-            }
-        }
+    /// What is said in the table `balance` of a relay.
+    pub(super) fn resolve(&self, problems: &mut Problems) -> Balancing {
+        problems.within("balance", |problems| self.resolve_within(problems))
+    }
+
+    /// Tells of a path that would be asked for without TLS, of a server that is spoken to with it.
+    pub(super) fn only_connects(&self, with_tls: bool, problems: &mut Problems) {
+        problems.require(
+            !with_tls || self.check_path.is_none(),
+            "balance.check-path",
+            "it is asked for without TLS: leave it out, connecting is checked",
+        );
+    }
+
+    fn resolve_within(&self, problems: &mut Problems) -> Balancing {
+        let also = parse_all(problems, "also", &self.also);
         // One target is seen by its clients' connections. Of several, a client should not be the one who
         // finds out.
         let looked_at = !also.is_empty() || self.check_path.is_some();
@@ -113,18 +122,22 @@ impl BalanceOptions {
             resolve_every: span(self.resolve_every, Duration::from_secs(30)),
         };
         if let Some(check) = &balancing.check {
-            if check.every.is_zero() || check.timeout.is_zero() {
-                problems.push("balance.check-every and check-timeout are above 0 s".into());
-            }
-            if check.fall == 0 || check.rise == 0 {
-                problems.push("balance.fall and balance.rise are 1 or more".into());
-            }
             let is_path = |path: &String| {
                 path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic())
             };
-            if !check.path.as_ref().is_none_or(is_path) {
-                problems.push("balance.check-path starts with `/` and has no spaces".into());
-            }
+            problems.require(
+                !check.every.is_zero(),
+                "check-every",
+                "it is above 0 s, or \"off\"",
+            );
+            problems.require(!check.timeout.is_zero(), "check-timeout", "it is above 0 s");
+            problems.require(check.fall > 0, "fall", "it is 1 or more");
+            problems.require(check.rise > 0, "rise", "it is 1 or more");
+            problems.require(
+                check.path.as_ref().is_none_or(is_path),
+                "check-path",
+                "a path starts with `/` and has no spaces",
+            );
         }
         balancing
     }

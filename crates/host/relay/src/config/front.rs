@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use profile::{ProfileSet, TcpProfile};
+use profile::ProfileSet;
 use units::{Rate, Span};
 
-use super::{BalanceOptions, Destination, Front};
+use super::{BalanceOptions, Destination, Front, profile_named};
 use crate::Cidr;
+use crate::document::Problems;
 
 /// Loopback and private networks (RFC 1918, RFC 4193, RFC 4291 §2.5.6): a relay serves a site by default,
 /// never the Internet.
@@ -42,60 +43,49 @@ impl WrittenFront<'_> {
     pub(super) fn resolve_with_target(
         self,
         profiles: &ProfileSet,
-        problems: &mut Vec<String>,
+        problems: &mut Problems,
     ) -> Option<Front> {
         let front = self.resolve(profiles, problems)?;
         if front.target().is_none() {
-            problems.push(format!(
-                "target: `{}` is for [[tcp]] alone: write HOST:PORT",
-                front.destination
-            ));
+            problems.tell_with(
+                "target",
+                format!("`{}` is for [[tcp]] alone", front.destination),
+                "write HOST:PORT",
+            );
         }
         Some(front)
     }
 
     /// The valid front; what is wrong goes to `problems`, and nothing is returned where a part is missing.
-    pub(super) fn resolve(
-        self,
-        profiles: &ProfileSet,
-        problems: &mut Vec<String>,
-    ) -> Option<Front> {
-        let listen = parse::<SocketAddr>(problems, "listen", self.listen);
+    pub(super) fn resolve(self, profiles: &ProfileSet, problems: &mut Problems) -> Option<Front> {
+        let listen = parse_listen(problems, "listen", self.listen);
         let destination = parse::<Destination>(problems, "target", self.target);
-        let mut profile = |name: &str| -> Option<TcpProfile> {
-            profiles
-                .resolve(name)
-                .map_err(|errors| problems.extend(errors.iter().map(ToString::to_string)))
-                .ok()
-        };
-        let client_profile = profile(self.client_profile);
-        let server_profile = profile(self.server_profile);
+        let mut profile = |key, name| profile_named(profiles, problems, key, name);
+        let client_profile = profile("client-profile", self.client_profile);
+        let server_profile = profile("server-profile", self.server_profile);
         let private = PRIVATE.map(str::to_owned);
         let blocks = if self.allow.is_empty() {
             &private
         } else {
             self.allow
         };
-        let allow: Vec<_> = blocks
-            .iter()
-            .filter_map(|block| parse::<Cidr>(problems, "allow", block))
-            .collect();
-        let deny = self.deny.iter();
-        let deny = deny.filter_map(|block| parse::<Cidr>(problems, "deny", block));
-        let deny: Vec<_> = deny.collect();
+        let allow = parse_all::<Cidr>(problems, "allow", blocks);
+        let deny = parse_all::<Cidr>(problems, "deny", self.deny);
         let balancing = self.balance.resolve(problems);
         // Two descriptors per relayed connection, below the common hard limit of 20,000.
         let connections = self.connections.unwrap_or(9_000);
-        if connections == 0 {
-            problems.push("limits.connections is 0: nobody could connect".into());
-        }
+        problems.require(
+            connections > 0,
+            "limits.connections",
+            "with 0 nobody could connect",
+        );
         // One segment per second: with less, no connection would ever open.
-        if self
-            .bandwidth
-            .is_some_and(|rate| rate < Rate::kbit_per_s(12))
-        {
-            problems.push("bandwidth is below 12 kbit/s, one segment per second".into());
-        }
+        problems.require(
+            self.bandwidth
+                .is_none_or(|rate| rate >= Rate::kbit_per_s(12)),
+            "bandwidth",
+            "it is 12 kbit/s or more, one segment per second",
+        );
         Some(Front {
             listen: listen?,
             destination: destination?,
@@ -115,15 +105,48 @@ pub(crate) fn span(written: Option<Span>, default: Duration) -> Duration {
     written.map_or(default, Span::get)
 }
 
-pub(crate) fn parse<T>(problems: &mut Vec<String>, field: &str, text: &str) -> Option<T>
+/// What the text of `key` means.
+pub(crate) fn parse<T>(problems: &mut Problems, key: &str, text: &str) -> Option<T>
 where
     T: FromStr<Err: Display>,
 {
-    match text.parse() {
-        Ok(value) => Some(value),
-        Err(error) => {
-            problems.push(format!("{field}: {error}"));
-            None
-        }
+    let parsed = text.parse();
+    parsed
+        .map_err(|error: T::Err| problems.tell(key, error.to_string()))
+        .ok()
+}
+
+/// What the texts in the list `key` mean.
+pub(crate) fn parse_all<T>(problems: &mut Problems, key: &str, texts: &[impl AsRef<str>]) -> Vec<T>
+where
+    T: FromStr<Err: Display>,
+{
+    problems.within(key, |problems| {
+        let numbered = texts.iter().enumerate();
+        numbered
+            .filter_map(|(index, text)| {
+                problems.within(index, |problems| parse(problems, "", text.as_ref()))
+            })
+            .collect()
+    })
+}
+
+/// The address that `key` says to listen on.
+pub(crate) fn parse_listen(problems: &mut Problems, key: &str, text: &str) -> Option<SocketAddr> {
+    let parsed = text.parse();
+    if parsed.is_err() {
+        problems.tell_with(
+            key,
+            format!("`{text}` is not an address and a port"),
+            "write it like `127.0.0.1:8080`, or `0.0.0.0:8080` for all addresses of this host",
+        );
+    }
+    parsed.ok()
+}
+
+/// Tells of times that are 0, which would end everything at once: `why` says what.
+pub(crate) fn above_zero(problems: &mut Problems, why: &str, spans: &[(&str, Duration)]) {
+    for (key, span) in spans {
+        problems.require(!span.is_zero(), key, &format!("with 0 s {why}"));
     }
 }

@@ -4,10 +4,11 @@ use profile::ProfileSet;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span};
 
-use super::front::{WrittenFront, span};
+use super::front::{WrittenFront, above_zero, span};
 use super::{
     BalanceOptions, Expect, Front, HttpRelay, Limits, PoolLimits, Priming, TlsSideOptions, Upstream,
 };
+use crate::document::Problems;
 
 /// The port of https.
 const HTTPS: u16 = 443;
@@ -153,8 +154,11 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 impl HttpOptions {
     /// The valid relay, or everything that is wrong with it.
-    pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<HttpRelay, Vec<String>> {
-        let mut problems = Vec::new();
+    pub(super) fn resolve(
+        self,
+        profiles: &ProfileSet,
+        problems: &mut Problems,
+    ) -> Option<HttpRelay> {
         let front = WrittenFront {
             listen: &self.listen,
             target: &self.target,
@@ -167,24 +171,24 @@ impl HttpOptions {
             drain_timeout: self.limits.drain_timeout,
             bandwidth: self.bandwidth,
         }
-        .resolve_with_target(profiles, &mut problems);
-        if self
-            .path_rate
-            .is_some_and(|rate| rate < Rate::kbit_per_s(8))
-        {
-            problems.push("path-rate is below 8 kbit/s, where no pacing is needed".into());
-        }
-        if front
-            .as_ref()
-            .is_some_and(|front| front.server_profile.fast_open)
-        {
-            problems.push(
-                "server-profile: with fast-open, connections of the pool would not be made before their first request"
-                    .into(),
-            );
-        }
-        let pool = self.pool.resolve(&mut problems);
-        let priming = self.prime.resolve(&self.target, &mut problems);
+        .resolve_with_target(profiles, problems);
+        problems.require(
+            self.path_rate
+                .is_none_or(|rate| rate >= Rate::kbit_per_s(8)),
+            "path-rate",
+            "below 8 kbit/s no pacing is needed: leave it out",
+        );
+        problems.require(
+            front
+                .as_ref()
+                .is_none_or(|front| !front.server_profile.fast_open),
+            "server-profile",
+            "with fast-open, connections of the pool would not be made before their first request",
+        );
+        let pool = problems.within("pool", |problems| self.pool.resolve(problems));
+        let priming = problems.within("prime", |problems| {
+            self.prime.resolve(&self.target, problems)
+        });
         // Whoever names the port of https, or anything of TLS, does not want requests to go on in the clear.
         let asks_for_tls = self.tls != TlsSideOptions::default();
         let upstream = match &front {
@@ -196,30 +200,26 @@ impl HttpOptions {
         };
         let target = front.as_ref().and_then(Front::target);
         let host = target.map_or("", |target| &target.host);
-        let tls = self
-            .tls
-            .resolve(upstream, host, &self.balance, &mut problems);
-        let limits = self.limits.resolve(&mut problems);
-        match front {
-            Some(front) if problems.is_empty() => Ok(HttpRelay {
-                front,
-                path_rate: self.path_rate,
-                pool,
-                priming,
-                tls,
-                expect: self.expect.unwrap_or_default(),
-                http2: self.http2.unwrap_or(true),
-                limits,
-            }),
-            _ => Err(problems),
-        }
+        let tls = problems.within("tls", |problems| self.tls.resolve(upstream, host, problems));
+        self.balance.only_connects(tls.server.is_some(), problems);
+        let limits = problems.within("limits", |problems| self.limits.resolve(problems));
+        Some(HttpRelay {
+            front: front?,
+            path_rate: self.path_rate,
+            pool,
+            priming,
+            tls,
+            expect: self.expect.unwrap_or_default(),
+            http2: self.http2.unwrap_or(true),
+            limits,
+        })
     }
 }
 
 // === impl PoolOptions ===
 
 impl PoolOptions {
-    fn resolve(&self, problems: &mut Vec<String>) -> PoolLimits {
+    fn resolve(&self, problems: &mut Problems) -> PoolLimits {
         let limits = PoolLimits {
             // One for the request that comes, one for the request that comes meanwhile.
             min_idle: self.min_idle.unwrap_or(2),
@@ -232,19 +232,27 @@ impl PoolOptions {
             idle_timeout: span(self.idle_timeout, Duration::from_secs(55)),
             max_requests: self.max_requests.unwrap_or(10_000),
         };
-        let mut require = |holds: bool, sentence: &str| {
-            if !holds {
-                problems.push(sentence.to_owned());
-            }
-        };
-        require(limits.max_connections > 0, "pool.max-connections is 0");
-        require(
-            limits.min_idle <= limits.max_connections,
-            "pool.min-idle is above pool.max-connections",
+        problems.require(
+            limits.max_connections > 0,
+            "max-connections",
+            "with 0 no request could be sent",
         );
-        require(limits.max_requests > 0, "pool.max-requests is 0");
-        require(!limits.max_age.is_zero(), "pool.max-age is 0 s");
-        require(!limits.idle_timeout.is_zero(), "pool.idle-timeout is 0 s");
+        if limits.min_idle > limits.max_connections {
+            problems.tell(
+                "min-idle",
+                format!("it is above max-connections, {}", limits.max_connections),
+            );
+        }
+        problems.require(
+            limits.max_requests > 0,
+            "max-requests",
+            "with 0 no request could be sent",
+        );
+        let spans = [
+            ("max-age", limits.max_age),
+            ("idle-timeout", limits.idle_timeout),
+        ];
+        above_zero(problems, "no connection would be kept", &spans);
         limits
     }
 }
@@ -252,7 +260,7 @@ impl PoolOptions {
 // === impl PrimeOptions ===
 
 impl PrimeOptions {
-    fn resolve(&self, target: &str, problems: &mut Vec<String>) -> Option<Priming> {
+    fn resolve(&self, target: &str, problems: &mut Problems) -> Option<Priming> {
         let priming = Priming {
             window: self.window,
             // HEAD is the safe method (RFC 9110 §9.2.1) that every origin knows and that has the
@@ -273,41 +281,41 @@ impl PrimeOptions {
             // One connection of 3 MiB windows made hot again every 90 s.
             hourly_bytes: self.hourly_bytes.unwrap_or(Bytes::mib(256)),
         };
-        let mut require = |holds: bool, sentence: &str| {
-            if !holds {
-                problems.push(sentence.to_owned());
-            }
-        };
-        require(
+        problems.require(
             ["HEAD", "OPTIONS"].contains(&priming.method.as_str()),
-            "prime.method is HEAD or OPTIONS: priming must have no effect at the origin",
+            "method",
+            "it is HEAD or OPTIONS: priming must have no effect at the origin",
         );
-        require(
+        problems.require(
             priming.path.starts_with('/') || (priming.path == "*" && priming.method == "OPTIONS"),
-            "prime.path starts with `/`, or is `*` for OPTIONS",
+            "path",
+            "a path starts with `/`, or is `*` for OPTIONS",
         );
-        require(
+        problems.require(
             priming.path.bytes().all(|byte| byte.is_ascii_graphic()),
-            "prime.path has no spaces or control characters; write them as %20",
+            "path",
+            "a path has no spaces or control characters; write them as %20",
         );
-        require(
+        problems.require(
             !priming.host.is_empty() && priming.host.bytes().all(|byte| byte.is_ascii_graphic()),
-            "prime.host is a host name, with its port where that is not 80",
+            "host",
+            "it is a host name, with its port where that is not 80",
         );
-        require(
+        problems.require(
             (1..=Bytes::kib(256).get()).contains(&priming.padding.get()),
-            "prime.padding is 1 B to 256 KiB",
+            "padding",
+            "it is 1 B to 256 KiB",
         );
-        require(
+        problems.require(
             priming
                 .window
                 .is_none_or(|window| (Bytes::kib(16)..=Bytes::mib(64)).contains(&window)),
-            "prime.window is 16 KiB to 64 MiB",
+            "window",
+            "it is 16 KiB to 64 MiB",
         );
-        require(
-            priming.max_requests > 0 && priming.max_bytes > Bytes::ZERO,
-            "prime.max-requests and prime.max-bytes are above 0; prime.enabled = false switches priming off",
-        );
+        let off = "it is above 0; enabled = false switches priming off";
+        problems.require(priming.max_requests > 0, "max-requests", off);
+        problems.require(priming.max_bytes > Bytes::ZERO, "max-bytes", off);
         self.enabled.unwrap_or(true).then_some(priming)
     }
 }
@@ -323,7 +331,7 @@ fn without_default_port(target: &str) -> &str {
 // === impl LimitOptions ===
 
 impl LimitOptions {
-    fn resolve(&self, problems: &mut Vec<String>) -> Limits {
+    fn resolve(&self, problems: &mut Problems) -> Limits {
         let limits = Limits {
             // Twice what Apache and nginx accept in all; S3's own limit is 8 KiB.
             head: self.head.unwrap_or(Bytes::kib(32)),
@@ -339,29 +347,30 @@ impl LimitOptions {
             // What RFC 9113 §6.5.2 recommends as the least, and common servers allow.
             streams: self.streams.unwrap_or(100),
         };
-        if limits.streams == 0 {
-            problems.push(
-                "limits.streams is 0: nobody could ask; http2 = false switches HTTP/2 off".into(),
-            );
-        }
-        if limits.handshakes == 0 {
-            problems.push("limits.handshakes is 0: nobody could connect".into());
-        }
-        if !(Bytes::kib(1)..=Bytes::kib(128)).contains(&limits.head) {
-            problems.push("limits.head is 1 KiB to 128 KiB".into());
-        }
-        for (name, span) in [
+        problems.require(
+            limits.streams > 0,
+            "streams",
+            "with 0 nobody could ask; http2 = false switches HTTP/2 off",
+        );
+        problems.require(
+            limits.handshakes > 0,
+            "handshakes",
+            "with 0 nobody could connect",
+        );
+        problems.require(
+            (Bytes::kib(1)..=Bytes::kib(128)).contains(&limits.head),
+            "head",
+            "it is 1 KiB to 128 KiB",
+        );
+        let spans = [
             ("head-timeout", limits.head_timeout),
             ("keep-alive-timeout", limits.keep_alive_timeout),
             ("body-timeout", limits.body_timeout),
             ("response-timeout", limits.response_timeout),
             ("connect-timeout", limits.connect_timeout),
             ("handshake-timeout", limits.handshake_timeout),
-        ] {
-            if span.is_zero() {
-                problems.push(format!("limits.{name} is 0 s: every request would fail"));
-            }
-        }
+        ];
+        above_zero(problems, "every request would fail", &spans);
         limits
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use profile::TlsProfile;
 use serde::{Deserialize, Serialize};
 
-use super::BalanceOptions;
+use crate::document::Problems;
 
 /// TLS on a relay's two sides.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -98,26 +98,23 @@ impl TlsSideOptions {
         self,
         upstream: Upstream,
         host: &str,
-        balance: &BalanceOptions,
-        problems: &mut Vec<String>,
+        problems: &mut Problems,
     ) -> TlsSides {
         let upstream = self.upstream.unwrap_or(upstream);
-        if self.certificates.is_empty() && self.client_ca.is_some() {
-            problems.push("client-ca asks for TLS from clients: name a certificate".into());
-        }
-        let asks_for_upstream = self.upstream_name.is_some()
-            || self.upstream_ca.is_some()
-            || self.upstream_certificate.is_some();
-        if upstream == Upstream::Plain && asks_for_upstream {
-            problems.push(
-                "upstream-name, upstream-ca and upstream-certificate are for upstream = \"tls\""
-                    .into(),
-            );
-        }
-        if upstream == Upstream::Tls && balance.check_path.is_some() {
-            problems.push(
-                "balance.check-path is asked for without TLS: leave it out, connecting is checked"
-                    .into(),
+        problems.require(
+            !self.certificates.is_empty() || self.client_ca.is_none(),
+            "client-ca",
+            "it asks for TLS from clients: name a certificate",
+        );
+        for (key, said) in [
+            ("upstream-name", self.upstream_name.is_some()),
+            ("upstream-ca", self.upstream_ca.is_some()),
+            ("upstream-certificate", self.upstream_certificate.is_some()),
+        ] {
+            problems.require(
+                upstream == Upstream::Tls || !said,
+                key,
+                "it is for upstream = \"tls\"",
             );
         }
         TlsSides {

@@ -7,8 +7,9 @@ use profile::ProfileSet;
 use serde::{Deserialize, Serialize};
 use units::{Rate, Span};
 
-use super::front::{WrittenFront, parse, span};
+use super::front::{WrittenFront, above_zero, parse_all, span};
 use super::{BalanceOptions, Destination, Front, Reach};
+use crate::document::Problems;
 use crate::proxy_protocol::Version;
 
 /// One listener and the service behind it, whatever it speaks.
@@ -136,8 +137,11 @@ pub struct TcpLimitOptions {
 
 impl TcpOptions {
     /// The valid relay, or everything that is wrong with it.
-    pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<TcpRelay, Vec<String>> {
-        let mut problems = Vec::new();
+    pub(super) fn resolve(
+        self,
+        profiles: &ProfileSet,
+        problems: &mut Problems,
+    ) -> Option<TcpRelay> {
         let front = WrittenFront {
             listen: &self.listen,
             target: &self.target,
@@ -150,64 +154,69 @@ impl TcpOptions {
             drain_timeout: self.limits.drain_timeout,
             bandwidth: self.bandwidth,
         }
-        .resolve(profiles, &mut problems);
+        .resolve(profiles, problems);
         let destination = front.as_ref().map(|front| front.destination.clone());
         let asked = destination == Some(Destination::Asked);
         let original = destination == Some(Destination::Original);
-        let asking = self.asking(asked, &mut problems);
-        let transparency = self.transparency(original, &mut problems);
-        if (asked || original) && !self.balance.also.is_empty() {
-            problems.push("balance.also: each client has a target of its own".into());
-        }
-        if asked && self.accept_proxy == Some(true) {
-            problems.push("accept-proxy: who asks for a target says so first".into());
-        }
-        let limits = self.limits.resolve(&mut problems);
-        match front {
-            Some(front) if problems.is_empty() => Ok(TcpRelay {
-                front,
-                accept_proxy: self.accept_proxy.unwrap_or(false),
-                send_proxy: self.send_proxy,
-                asking,
-                transparency,
-                limits,
-            }),
-            _ => Err(problems),
-        }
+        let asking = self.asking(asked, problems);
+        let transparency = self.transparency(original, problems);
+        problems.require(
+            !(asked || original) || self.balance.also.is_empty(),
+            "balance.also",
+            "each client has a target of its own",
+        );
+        problems.require(
+            !asked || self.accept_proxy != Some(true),
+            "accept-proxy",
+            "who asks for a target says so first",
+        );
+        let limits = self.limits.resolve(problems);
+        Some(TcpRelay {
+            front: front?,
+            accept_proxy: self.accept_proxy.unwrap_or(false),
+            send_proxy: self.send_proxy,
+            asking,
+            transparency,
+            limits,
+        })
     }
 
-    fn asking(&self, asked: bool, problems: &mut Vec<String>) -> Option<Asking> {
+    fn asking(&self, asked: bool, problems: &mut Problems) -> Option<Asking> {
         if !asked {
-            if !self.to.is_empty() || self.users.is_some() {
-                problems.push("to and users are for target = \"asked\"".into());
+            for (key, said) in [("to", !self.to.is_empty()), ("users", self.users.is_some())] {
+                problems.require(!said, key, "it is for target = \"asked\"");
             }
             return None;
         }
         if self.to.is_empty() {
             // Never an open proxy by accident.
-            problems.push(
-                "to: say where clients may ask to go, such as [\"*.store.example:443\"]; [\"*\"] is everywhere"
-                    .into(),
+            problems.tell_with(
+                "to",
+                "nothing says where clients may ask to go",
+                "write `to`, such as [\"*.store.example:443\"]; [\"*\"] is everywhere",
             );
         }
-        let to = self.to.iter();
         Some(Asking {
-            to: to.filter_map(|text| parse(problems, "to", text)).collect(),
+            to: parse_all(problems, "to", &self.to),
             users: self.users.clone(),
         })
     }
 
-    fn transparency(&self, original: bool, problems: &mut Vec<String>) -> Option<Transparency> {
+    fn transparency(&self, original: bool, problems: &mut Problems) -> Option<Transparency> {
         let transparency = Transparency {
             tproxy: self.tproxy.unwrap_or(false),
             keep_client_address: self.keep_client_address.unwrap_or(false),
         };
-        if transparency.keep_client_address && !transparency.tproxy {
-            problems.push("keep-client-address goes with tproxy = true".into());
-        }
-        if !original && transparency.tproxy {
-            problems.push("tproxy is for target = \"original\"".into());
-        }
+        problems.require(
+            transparency.tproxy || !transparency.keep_client_address,
+            "keep-client-address",
+            "it goes with tproxy = true",
+        );
+        problems.require(
+            original || !transparency.tproxy,
+            "tproxy",
+            "it is for target = \"original\"",
+        );
         original.then_some(transparency)
     }
 }
@@ -215,7 +224,7 @@ impl TcpOptions {
 // === impl TcpLimitOptions ===
 
 impl TcpLimitOptions {
-    fn resolve(&self, problems: &mut Vec<String>) -> TcpLimits {
+    fn resolve(&self, problems: &mut Problems) -> TcpLimits {
         let limits = TcpLimits {
             // A proxy sends it with its first segment; two retransmissions fit.
             header_timeout: span(self.header_timeout, Duration::from_secs(5)),
@@ -226,16 +235,15 @@ impl TcpLimitOptions {
             // A side that has said its last word waits for an answer, not for a conversation.
             half_closed_timeout: span(self.half_closed_timeout, Duration::from_mins(5)),
         };
-        for (name, span) in [
+        let spans = [
             ("header-timeout", limits.header_timeout),
             ("connect-timeout", limits.connect_timeout),
             ("idle-timeout", limits.idle_timeout),
             ("half-closed-timeout", limits.half_closed_timeout),
-        ] {
-            if span.is_zero() {
-                problems.push(format!("limits.{name} is 0 s: every connection would fail"));
-            }
-        }
+        ];
+        problems.within("limits", |problems| {
+            above_zero(problems, "every connection would fail", &spans);
+        });
         limits
     }
 }

@@ -7,9 +7,10 @@ use profile::{ProfileSet, TlsProfile};
 use serde::{Deserialize, Serialize};
 use units::{Rate, Span};
 
-use super::front::{WrittenFront, span};
+use super::front::{WrittenFront, above_zero, parse, span};
 use super::sides::{TlsCertificate, TlsSideOptions, TlsSides, Upstream};
-use super::{BalanceOptions, Front, Target};
+use super::{BalanceOptions, Front, Target, resolve_all};
+use crate::document::Problems;
 
 /// One listener and the service behind it, with TLS on at least one side.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -149,8 +150,11 @@ pub struct TlsLimitOptions {
 
 impl TlsOptions {
     /// The valid relay, or everything that is wrong with it. No file is read.
-    pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<TlsRelay, Vec<String>> {
-        let mut problems = Vec::new();
+    pub(super) fn resolve(
+        self,
+        profiles: &ProfileSet,
+        problems: &mut Problems,
+    ) -> Option<TlsRelay> {
         let front = WrittenFront {
             listen: &self.listen,
             target: &self.target,
@@ -163,8 +167,8 @@ impl TlsOptions {
             drain_timeout: self.limits.drain_timeout,
             bandwidth: self.bandwidth,
         }
-        .resolve_with_target(profiles, &mut problems);
-        let limits = self.limits.resolve(&mut problems);
+        .resolve_with_target(profiles, problems);
+        let limits = self.limits.resolve(problems);
         let written = TlsSideOptions {
             profile: self.tls_profile,
             client_ca: self.client_ca,
@@ -175,35 +179,25 @@ impl TlsOptions {
             upstream_certificate: self.upstream_certificate,
             certificates: self.certificates,
         };
-        let balance = &self.balance;
         let target = front.as_ref().and_then(Front::target);
         let host = target.map_or("", |target| &target.host);
-        let sides = written.resolve(Upstream::Tls, host, balance, &mut problems);
-        if sides.clients.is_none() && sides.server.is_none() {
-            problems.push(
-                "there is TLS on no side: name a certificate, or say upstream = \"tls\"".into(),
-            );
-        }
-        if sides.clients.is_none() && !self.routes.is_empty() {
-            problems.push("routes go by the name in the client's TLS: name a certificate".into());
-        }
-        let routes = self
-            .routes
-            .into_iter()
-            .filter_map(|route| {
-                route
-                    .resolve()
-                    .map_err(|problem| problems.push(problem))
-                    .ok()
-            })
-            .collect();
-        let Some(front) = front.filter(|_| problems.is_empty()) else {
-            return Err(problems);
-        };
-        Ok(TlsRelay {
-            front,
+        let sides = written.resolve(Upstream::Tls, host, problems);
+        self.balance.only_connects(sides.server.is_some(), problems);
+        problems.require(
+            sides.clients.is_some() || sides.server.is_some(),
+            "",
+            "there is TLS on no side: name a certificate, or say upstream = \"tls\"",
+        );
+        problems.require(
+            sides.clients.is_some() || self.routes.is_empty(),
+            "routes",
+            "they go by the name in the client's TLS: name a certificate",
+        );
+        let routes = resolve_all(self.routes, "routes", problems, TlsRouteOptions::resolve);
+        Some(TlsRelay {
+            front: front?,
             sides,
-            routes,
+            routes: routes.into_iter().flatten().collect(),
             limits,
         })
     }
@@ -212,21 +206,21 @@ impl TlsOptions {
 // === impl TlsRouteOptions ===
 
 impl TlsRouteOptions {
-    fn resolve(self) -> Result<TlsRoute, String> {
+    fn resolve(self, problems: &mut Problems) -> Option<TlsRoute> {
         let name = self.name.to_ascii_lowercase();
         let host = name.strip_prefix("*.").unwrap_or(&name);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if host.is_empty() || !host.chars().all(plain) {
-            return Err(format!(
-                "routes: `{}` is no name of a server, such as `store.example` or `*.store.example`",
-                self.name
-            ));
+            problems.tell(
+                "name",
+                format!(
+                    "`{}` is no name of a server, such as `store.example` or `*.store.example`",
+                    self.name
+                ),
+            );
         }
-        let target: Target = self
-            .target
-            .parse()
-            .map_err(|error| format!("routes: {error}"))?;
-        Ok(TlsRoute {
+        let target: Target = parse(problems, "target", &self.target)?;
+        Some(TlsRoute {
             name,
             server_name: self.upstream_name.unwrap_or_else(|| target.host.clone()),
             target,
@@ -253,7 +247,7 @@ impl TlsRoute {
 // === impl TlsLimitOptions ===
 
 impl TlsLimitOptions {
-    fn resolve(&self, problems: &mut Vec<String>) -> TlsLimits {
+    fn resolve(&self, problems: &mut Problems) -> TlsLimits {
         let limits = TlsLimits {
             // About a millisecond of a processor each: more at once only wait longer.
             handshakes: self.handshakes.unwrap_or(1_000),
@@ -264,19 +258,20 @@ impl TlsLimitOptions {
             idle_timeout: span(self.idle_timeout, Duration::from_hours(1)),
             half_closed_timeout: span(self.half_closed_timeout, Duration::from_mins(5)),
         };
-        if limits.handshakes == 0 {
-            problems.push("limits.handshakes is 0: nobody could connect".into());
-        }
-        for (name, span) in [
+        let spans = [
             ("handshake-timeout", limits.handshake_timeout),
             ("connect-timeout", limits.connect_timeout),
             ("idle-timeout", limits.idle_timeout),
             ("half-closed-timeout", limits.half_closed_timeout),
-        ] {
-            if span.is_zero() {
-                problems.push(format!("limits.{name} is 0 s: every connection would fail"));
-            }
-        }
+        ];
+        problems.within("limits", |problems| {
+            problems.require(
+                limits.handshakes > 0,
+                "handshakes",
+                "with 0 nobody could connect",
+            );
+            above_zero(problems, "every connection would fail", &spans);
+        });
         limits
     }
 }

@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use profile::{ProfileSet, RawTcpProfile, TcpProfile};
+use profile::{RawTcpProfile, TcpProfile};
 use serde::{Deserialize, Serialize};
 use trunk::{DigestKind, Guard, Padding};
 use units::{Bytes, Span};
 
 use super::admission::TargetRules;
 use super::shield::Security;
-use crate::config::resolve_all;
+use crate::config::{own_profiles, resolve_all};
+use crate::document::{self, Problems};
 use crate::{Cidr, ConfigError, Target};
 pub use manners::{DigestOption, GuardOptions, PaddingOptions};
 pub use options::{
@@ -161,42 +162,28 @@ pub struct TrunkOptions {
 impl TrunkConfig {
     /// Reads a configuration file's text.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let document: Document =
-            toml::from_str(text).map_err(|error| ConfigError::Syntax(Box::new(error)))?;
-        Self::resolve(document)
+        document::read(text, Self::resolve)
     }
 
-    fn resolve(document: Document) -> Result<Self, ConfigError> {
-        let profiles = ProfileSet::new(document.profiles);
-        let mut problems: Vec<String> = profiles
-            .problems()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        if document.near.is_empty() && document.far.is_empty() {
-            problems.push(
-                "there is no end of a trunk: write at least one [[near]] or [[far]] table".into(),
-            );
-        }
-        let near = resolve_all(document.near, "near", &mut problems, |options| {
-            options.resolve(&profiles)
+    fn resolve(document: Document, problems: &mut Problems) -> Self {
+        let profiles = own_profiles(document.profiles, problems);
+        problems.require(
+            !(document.near.is_empty() && document.far.is_empty()),
+            "",
+            "there is no end of a trunk: write at least one [[near]] or [[far]] table",
+        );
+        let near = resolve_all(document.near, "near", problems, |options, problems| {
+            options.resolve(&profiles, problems)
         });
-        let far = resolve_all(document.far, "far", &mut problems, |options| {
-            options.resolve(&profiles)
+        let far = resolve_all(document.far, "far", problems, |options, problems| {
+            options.resolve(&profiles, problems)
         });
-        let status = options::status(document.status.as_deref(), &mut problems);
-        let probe_every = options::probe_every(document.probe_every, &mut problems);
-        let threads = options::threads(document.threads, &mut problems);
-        if problems.is_empty() {
-            Ok(Self {
-                near,
-                far,
-                status,
-                probe_every,
-                threads,
-            })
-        } else {
-            Err(ConfigError::Invalid(problems))
+        Self {
+            near: near.into_iter().flatten().collect(),
+            far: far.into_iter().flatten().collect(),
+            status: options::status(document.status.as_deref(), problems),
+            probe_every: options::probe_every(document.probe_every, problems),
+            threads: options::threads(document.threads, problems),
         }
     }
 
@@ -253,6 +240,8 @@ impl TrunkOptions {
 
     /// The valid configuration, or all that is wrong with it.
     pub fn resolve(self) -> Result<TrunkConfig, ConfigError> {
-        TrunkConfig::resolve(self.document)
+        let mut problems = Problems::default();
+        let config = TrunkConfig::resolve(self.document, &mut problems);
+        problems.or(config)
     }
 }

@@ -117,7 +117,7 @@ async fn without_a_list_there_is_no_proxy() {
     assert!(
         error
             .to_string()
-            .contains("say where clients may ask to go"),
+            .contains("nothing says where clients may ask to go"),
         "{error}"
     );
 }

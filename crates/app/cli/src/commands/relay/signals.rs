@@ -3,7 +3,7 @@
 use std::io;
 
 use relay::trunk::TrunkOrder;
-use relay::{Config, Event, Order};
+use relay::{Config, ConfigError, Event, Order};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Sender;
 
@@ -84,9 +84,11 @@ impl Signals {
             let order = match again() {
                 Ok(config) => Order::Reload(Box::new(config)),
                 Err(failure) => {
-                    tell(Event::ReloadFailed {
-                        why: format!("{:#}", failure.error),
-                    });
+                    let why = match failure.error.downcast_ref::<ConfigError>() {
+                        Some(error) => error.in_one_line(),
+                        None => format!("{:#}", failure.error),
+                    };
+                    tell(Event::ReloadFailed { why });
                     supervisor::ready();
                     continue;
                 }

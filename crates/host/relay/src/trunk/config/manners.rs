@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use trunk::{DigestKind, Guard, Padding};
 use units::{Bytes, LossRate, Rate, Span};
 
+use crate::document::Problems;
+
 /// See [`Padding`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -61,21 +63,20 @@ impl PaddingOptions {
 // === impl GuardOptions ===
 
 impl GuardOptions {
-    pub(super) fn resolve(&self, problems: &mut Vec<String>) -> Guard {
+    pub(super) fn resolve(&self, problems: &mut Problems) -> Guard {
         /// Of a thousand million.
         const THOUSANDTH: u32 = 1_000_000;
         let defaults = Guard::default();
         let queueing = self.queueing_delay.map(Span::get);
         if queueing.is_some_and(|delay| delay.is_zero()) {
-            problems.push(
-                "guard.queueing-delay is 0 s, which every packet exceeds; enabled = false switches the \
-                 guard off"
-                    .into(),
+            problems.tell(
+                "queueing-delay",
+                "every packet exceeds 0 s; enabled = false switches the guard off",
             );
         }
         let share = self.retransmissions.map(LossRate::as_per_billion);
         if share.is_some_and(|share| share < THOUSANDTH) {
-            problems.push("guard.retransmissions is below 0.1 %, its grain".into());
+            problems.tell("retransmissions", "it is 0.1 % or more, which is its grain");
         }
         Guard {
             enabled: self.enabled.unwrap_or(defaults.enabled),

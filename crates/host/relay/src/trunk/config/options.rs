@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use profile::{ProfileSet, TcpProfile};
+use profile::ProfileSet;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Span};
 
 use super::manners::{DigestOption, GuardOptions, PaddingOptions};
 
 use super::{End, FarEnd, NearEnd, TrunkLimits, TrunkListener};
-use crate::config::front::{PRIVATE, parse, span};
+use crate::config::front::{PRIVATE, above_zero, parse, parse_all, parse_listen, span};
+use crate::config::{profile_named, resolve_all};
+use crate::document::Problems;
 use crate::trunk::admission::{TargetRule, TargetRules};
 use crate::trunk::identity::Pin;
 use crate::trunk::shield::Security;
@@ -178,19 +180,18 @@ pub struct TrunkLimitOptions {
 // === impl NearOptions ===
 
 impl NearOptions {
-    pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<NearEnd, Vec<String>> {
-        let mut problems = Vec::new();
-        let via: Vec<Target> = parse_all(&mut problems, "via", &self.via);
-        if self.via.is_empty() {
-            problems.push("via names no far relay, such as `site-b:7000`".into());
-        }
-        if self.listeners.is_empty() && self.allow_targets.is_empty() {
-            problems.push(
-                "nobody could use this end: write a listener, or allow-targets for the far end's \
-                 listeners"
-                    .into(),
-            );
-        }
+    pub(super) fn resolve(self, profiles: &ProfileSet, problems: &mut Problems) -> Option<NearEnd> {
+        let via: Vec<Target> = parse_all(problems, "via", &self.via);
+        problems.require(
+            !self.via.is_empty(),
+            "via",
+            "it names no far relay, such as `site-b:7000`",
+        );
+        problems.require(
+            !(self.listeners.is_empty() && self.allow_targets.is_empty()),
+            "",
+            "nobody could use this end: write a listener, or allow-targets for the far end's listeners",
+        );
         let written = WrittenEnd {
             name: self
                 .name
@@ -206,27 +207,22 @@ impl NearOptions {
             limits: self.limits,
             listeners: &self.listeners,
         };
-        let end = written.resolve(profiles, &mut problems);
-        match end {
-            Some(end) if problems.is_empty() => Ok(NearEnd { end, via }),
-            _ => Err(problems),
-        }
+        let end = written.resolve(profiles, problems)?;
+        Some(NearEnd { end, via })
     }
 }
 
 // === impl FarOptions ===
 
 impl FarOptions {
-    pub(super) fn resolve(self, profiles: &ProfileSet) -> Result<FarEnd, Vec<String>> {
-        let mut problems = Vec::new();
-        let listen = parse::<SocketAddr>(&mut problems, "listen", &self.listen);
-        if self.listeners.is_empty() && self.allow_targets.is_empty() {
-            problems.push(
-                "nothing may be opened through this end: write allow-targets, such as \
-                 \"10.20.20.0/24:22\", or a listener"
-                    .into(),
-            );
-        }
+    pub(super) fn resolve(self, profiles: &ProfileSet, problems: &mut Problems) -> Option<FarEnd> {
+        let listen = parse_listen(problems, "listen", &self.listen);
+        problems.require(
+            !(self.listeners.is_empty() && self.allow_targets.is_empty()),
+            "",
+            "nothing may be opened through this end: write allow-targets, such as [\"10.20.20.0/24:22\"], or a \
+             listener",
+        );
         let written = WrittenEnd {
             name: self.name.unwrap_or_else(|| self.listen.clone()),
             allow_targets: &self.allow_targets,
@@ -239,26 +235,27 @@ impl FarOptions {
             limits: self.limits,
             listeners: &self.listeners,
         };
-        let end = written.resolve(profiles, &mut problems);
+        let end = written.resolve(profiles, problems);
         let plain = end
             .as_ref()
             .is_some_and(|end| end.security == Security::Plain);
         let allow = if self.allow.is_empty() && !plain {
-            parse_all(&mut problems, "allow", &["0.0.0.0/0", "::/0"])
+            parse_all(problems, "allow", &["0.0.0.0/0", "::/0"])
         } else {
-            sources(&mut problems, &self.allow)
+            sources(problems, &self.allow)
         };
         if plain && allow.iter().any(Cidr::is_everything) {
-            problems.push(
-                "allow lets everybody in, and a plain trunk knows nobody: it would be an open relay; name \
-                 the near ends' addresses, or use TLS"
-                    .into(),
+            problems.tell_with(
+                "allow",
+                "it lets everybody in, and a plain trunk knows nobody: it would be an open relay",
+                "name the near ends' addresses, or use TLS",
             );
         }
-        match (end, listen) {
-            (Some(end), Some(listen)) if problems.is_empty() => Ok(FarEnd { end, listen, allow }),
-            _ => Err(problems),
-        }
+        Some(FarEnd {
+            end: end?,
+            listen: listen?,
+            allow,
+        })
     }
 }
 
@@ -277,39 +274,27 @@ struct WrittenEnd<'a> {
 }
 
 impl WrittenEnd<'_> {
-    fn resolve(self, profiles: &ProfileSet, problems: &mut Vec<String>) -> Option<End> {
+    fn resolve(self, profiles: &ProfileSet, problems: &mut Problems) -> Option<End> {
         let rules = parse_all::<TargetRule>(problems, "allow-targets", self.allow_targets);
-        let mut listeners = Vec::new();
-        for (index, listener) in self.listeners.iter().enumerate() {
-            match listener.resolve() {
-                Ok(listener) => listeners.push(listener),
-                Err(found) => {
-                    let number = index + 1;
-                    let told = found
-                        .into_iter()
-                        .map(|problem| format!("listener {number}: {problem}"));
-                    problems.extend(told);
-                }
-            }
-        }
-        let mut profile = |name: &str| -> Option<TcpProfile> {
-            profiles
-                .resolve(name)
-                .map_err(|errors| problems.extend(errors.iter().map(ToString::to_string)))
-                .ok()
-        };
-        let wan_profile = profile(self.wan_profile.unwrap_or("wan"));
-        let lan_profile = profile(self.lan_profile.unwrap_or("lan"));
-        let security = self.security.resolve(problems);
-        let limits = self.limits.resolve(problems);
-        let guard = self.guard.resolve(problems);
+        let listeners = resolve_all(
+            self.listeners.to_vec(),
+            "listeners",
+            problems,
+            ListenerOptions::resolve,
+        );
+        let mut profile = |key, name| profile_named(profiles, problems, key, name);
+        let wan_profile = profile("wan-profile", self.wan_profile.unwrap_or("wan"));
+        let lan_profile = profile("lan-profile", self.lan_profile.unwrap_or("lan"));
+        let security = problems.within("security", |problems| self.security.resolve(problems));
+        let limits = problems.within("limits", |problems| self.limits.resolve(problems));
+        let guard = problems.within("guard", |problems| self.guard.resolve(problems));
         Some(End {
             padding: self.padding.resolve(),
             guard,
             digest: self.digest.into(),
             name: self.name,
             security: security?,
-            listeners,
+            listeners: listeners.into_iter().flatten().collect(),
             targets: TargetRules::new(rules),
             wan_profile: wan_profile?,
             lan_profile: lan_profile?,
@@ -321,24 +306,21 @@ impl WrittenEnd<'_> {
 // === impl ListenerOptions ===
 
 impl ListenerOptions {
-    fn resolve(&self) -> Result<TrunkListener, Vec<String>> {
-        let mut problems = Vec::new();
-        let listen = parse(&mut problems, "listen", &self.listen);
-        let to = parse(&mut problems, "to", &self.to);
-        let allow = sources(&mut problems, &self.allow);
-        match (listen, to) {
-            (Some(listen), Some(to)) if problems.is_empty() => {
-                Ok(TrunkListener { listen, to, allow })
-            }
-            _ => Err(problems),
-        }
+    fn resolve(self, problems: &mut Problems) -> Option<TrunkListener> {
+        let listen = parse_listen(problems, "listen", &self.listen);
+        let to = parse(problems, "to", &self.to);
+        Some(TrunkListener {
+            allow: sources(problems, &self.allow),
+            listen: listen?,
+            to: to?,
+        })
     }
 }
 
 // === impl SecurityOptions ===
 
 impl SecurityOptions {
-    fn resolve(self, problems: &mut Vec<String>) -> Option<Security> {
+    fn resolve(self, problems: &mut Problems) -> Option<Security> {
         let with_pins = self.identity.is_some() || !self.trust.is_empty();
         let with_authority = self.certificate.is_some()
             || self.private_key.is_some()
@@ -346,10 +328,10 @@ impl SecurityOptions {
             || self.peer_name.is_some();
         let plain = self.plain.unwrap_or(false);
         if usize::from(with_pins) + usize::from(with_authority) + usize::from(plain) > 1 {
-            problems.push(
+            problems.tell(
+                "",
                 "security is one of three: identity and trust, or certificate, private-key and authority, \
-                 or plain = true"
-                    .into(),
+                 or plain = true",
             );
             return None;
         }
@@ -357,14 +339,15 @@ impl SecurityOptions {
             return Some(Security::Plain);
         }
         if !with_authority {
-            let trust = parse_all::<Pin>(problems, "security.trust", &self.trust);
+            let trust = parse_all::<Pin>(problems, "trust", &self.trust);
             let identity = self.identity.unwrap_or_else(|| DEFAULT_IDENTITY.into());
             return Some(Security::Pinned { identity, trust });
         }
         let parts = (self.certificate, self.private_key, self.authority);
         let (Some(certificate), Some(private_key), Some(authority)) = parts else {
-            problems.push(
-                "security with an authority needs certificate, private-key and authority".into(),
+            problems.tell(
+                "",
+                "security with an authority needs certificate, private-key and authority",
             );
             return None;
         };
@@ -380,7 +363,7 @@ impl SecurityOptions {
 // === impl TrunkLimitOptions ===
 
 impl TrunkLimitOptions {
-    fn resolve(&self, problems: &mut Vec<String>) -> TrunkLimits {
+    fn resolve(&self, problems: &mut Problems) -> TrunkLimits {
         let limits = TrunkLimits {
             // One descriptor each within the common hard limit of 20,000, as for the other relays.
             clients: self.clients.unwrap_or(9_000),
@@ -407,71 +390,65 @@ impl TrunkLimitOptions {
             ("clients", limits.clients),
             ("wan-connections", limits.wan_connections),
         ] {
-            if count == 0 {
-                problems.push(format!("limits.{name} is 0: nothing could pass"));
-            }
+            problems.require(count > 0, name, "with 0 nothing could pass");
         }
-        if limits.min_wan_connections == 0 || limits.min_wan_connections > limits.wan_connections {
-            problems.push("limits.min-wan-connections is not from 1 to wan-connections".into());
-        }
-        if limits.wan_connections > 64 {
-            problems.push("limits.wan-connections is above 64, which no path needs".into());
-        }
-        for (name, span) in [
+        problems.require(
+            (1..=limits.wan_connections).contains(&limits.min_wan_connections),
+            "min-wan-connections",
+            "it is not from 1 to wan-connections",
+        );
+        problems.require(
+            limits.wan_connections <= 64,
+            "wan-connections",
+            "no path needs more than 64",
+        );
+        let spans = [
             ("connect-timeout", limits.connect_timeout),
             ("idle-timeout", limits.idle_timeout),
             ("half-closed-timeout", limits.half_closed_timeout),
-        ] {
-            if span.is_zero() {
-                problems.push(format!("limits.{name} is 0 s: every stream would fail"));
-            }
-        }
+        ];
+        above_zero(problems, "every stream would fail", &spans);
         limits
     }
 }
 
 /// How often trunks are probed. A probe carries 256 KiB each way.
-pub(super) fn probe_every(written: Option<Span>, problems: &mut Vec<String>) -> Option<Duration> {
+pub(super) fn probe_every(written: Option<Span>, problems: &mut Problems) -> Option<Duration> {
     let every = written?.get();
     if every < Duration::from_secs(1) {
-        problems.push("probe-every is below 1 s: probes would be most of the traffic".into());
+        problems.tell(
+            "probe-every",
+            "below 1 s probes would be most of the traffic",
+        );
     }
     Some(every)
 }
 
 /// Threads for all ends together.
-pub(super) fn threads(written: Option<usize>, problems: &mut Vec<String>) -> Option<usize> {
+pub(super) fn threads(written: Option<usize>, problems: &mut Problems) -> Option<usize> {
     if written.is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads)) {
-        problems.push(format!("threads is not between 1 and {THREADS_MAX}"));
+        problems.tell("threads", format!("it is not between 1 and {THREADS_MAX}"));
     }
     written
 }
 
 /// Where the status is read; only from this host, since it names clients and targets.
-pub(super) fn status(text: Option<&str>, problems: &mut Vec<String>) -> Option<SocketAddr> {
+pub(super) fn status(text: Option<&str>, problems: &mut Problems) -> Option<SocketAddr> {
     let address: SocketAddr = parse(problems, "status", text?)?;
     if !address.ip().is_loopback() {
-        problems
-            .push("status: it names clients and targets, so it is for loopback addresses".into());
+        problems.tell(
+            "status",
+            "it names clients and targets, so it is for loopback addresses",
+        );
     }
     Some(address)
 }
 
 /// Who may connect: what is written, or loopback and private networks.
-fn sources(problems: &mut Vec<String>, written: &[String]) -> Vec<Cidr> {
+fn sources(problems: &mut Problems, written: &[String]) -> Vec<Cidr> {
     if written.is_empty() {
         parse_all(problems, "allow", &PRIVATE)
     } else {
         parse_all(problems, "allow", written)
     }
-}
-
-fn parse_all<T>(problems: &mut Vec<String>, field: &str, texts: &[impl AsRef<str>]) -> Vec<T>
-where
-    T: std::str::FromStr<Err: std::fmt::Display>,
-{
-    let parsed = texts
-        .iter()
-        .filter_map(|text| parse(problems, field, text.as_ref()));
-    parsed.collect()
 }

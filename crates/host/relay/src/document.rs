@@ -1,0 +1,159 @@
+//! Configuration files: everything that is wrong with one is told at once, each with its line and a caret.
+//!
+//! The structures that `serde` fills say what a file may hold. `serde` stops at the first thing that does not fit: that is
+//! noted and left out, and the file read again, until the rest fits. Then what its values mean is asked, and what is
+//! wrong with that goes beside it.
+
+mod problem;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use problem::Found;
+pub use problem::{ConfigError, Position, Problem};
+pub(crate) use problem::{Problems, nearest};
+use reader::{Fault, Kind, Reader};
+
+/// Who has written so much that does not fit has another file in mind.
+const MOST: usize = 100;
+
+/// A step from a table or a list to something in it.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// What to leave out of a file when reading it once more.
+#[derive(Debug, Default)]
+struct Struck {
+    /// Keys, and elements of lists, by where they begin.
+    places: BTreeSet<usize>,
+    /// Fields that a table should have: they are read as if they were there, and empty. By where the table ends: the root
+    /// and the table in its first line begin at the same place.
+    absent: BTreeSet<(usize, &'static str)>,
+}
+
+/// Reads a file's text and asks what it means; or tells everything that is wrong with it.
+pub(crate) fn read<O: DeserializeOwned, C>(
+    text: &str,
+    resolve: impl FnOnce(O, &mut Problems) -> C,
+) -> Result<C, ConfigError> {
+    let root = match DeTable::parse(text) {
+        Ok(root) => Spanned::new(root.span(), DeValue::Table(root.into_inner())),
+        Err(error) => {
+            let span = error.span().unwrap_or(0..0);
+            let problem = Problem::new(&[], error.message(), None).at(text, span);
+            return Err(ConfigError::new(vec![problem]));
+        }
+    };
+    let (options, faults) = fit::<O>(&root);
+    let mut problems = Problems::default();
+    let meant = options.map(|options| resolve(options, &mut problems));
+    let meaning = problems.into_found().into_iter();
+    let unrelated =
+        meaning.filter(|found| !faults.iter().any(|fault| explains(fault, found, &root)));
+    let mut told: Vec<(Range<usize>, Problem)> = unrelated
+        .map(|found| (written(&root, &found.place).0.span(), found.problem))
+        .chain(faults.iter().map(|fault| (fault.span(), fault.problem())))
+        .collect();
+    match meant {
+        Some(meant) if told.is_empty() => Ok(meant),
+        _ => {
+            told.sort_by_key(|(span, _)| span.start);
+            let told = told
+                .into_iter()
+                .map(|(span, problem)| problem.at(text, span));
+            Err(ConfigError::new(told.collect()))
+        }
+    }
+}
+
+/// What can be read of a file, and what does not fit.
+fn fit<O: DeserializeOwned>(root: &Spanned<DeValue<'_>>) -> (Option<O>, Vec<Fault>) {
+    let mut struck = Struck::default();
+    let mut faults = Vec::new();
+    while faults.len() < MOST {
+        let fault = match O::deserialize(Reader::new(root, &struck)) {
+            Ok(options) => return (Some(options), faults),
+            Err(fault) => fault,
+        };
+        let left_out = match (&fault.kind, fault.edge) {
+            (Kind::Missing(field), Some(ends)) => struck.absent.insert((ends, field)),
+            (_, Some(begins)) => struck.places.insert(begins),
+            (_, None) => false,
+        };
+        // A field that was left out, or is there under a slip of its name, is missing now: that is no second fault.
+        let consequence = matches!(fault.kind, Kind::Missing(_))
+            && (get(root, &fault.place()).is_some()
+                || faults
+                    .iter()
+                    .any(|other| other.meant().as_ref() == Some(&fault.place())));
+        if !consequence && (left_out || faults.is_empty()) {
+            faults.push(fault);
+        }
+        if !left_out {
+            break;
+        }
+    }
+    (None, faults)
+}
+
+/// Whether a problem with the meaning of a file may be there only because of a fault: it is about what was left out, or
+/// about a table as a whole, or about what is not written in a table, of which something was left out.
+fn explains(fault: &Fault, found: &Found, root: &Spanned<DeValue<'_>>) -> bool {
+    let left_out = fault.place();
+    if found.place.starts_with(&left_out) {
+        return true;
+    }
+    let (value, depth) = written(root, &found.place);
+    if depth == found.place.len() && !value.get_ref().is_table() {
+        return false;
+    }
+    let (around, _) = found.place.split_at(depth);
+    let is_key = |step: &Step| matches!(step, Step::Key(_));
+    let table = left_out.iter().rposition(is_key).unwrap_or_default();
+    let (table, _) = left_out.split_at(table);
+    table.starts_with(around) || around.starts_with(table)
+}
+
+/// The value at a place, or else what it would be in; and how many steps lead there.
+fn written<'a, 'i>(
+    root: &'a Spanned<DeValue<'i>>,
+    place: &[Step],
+) -> (&'a Spanned<DeValue<'i>>, usize) {
+    let depths = (1..=place.len()).rev();
+    let mut values = depths.filter_map(|depth| {
+        let (steps, _) = place.split_at(depth);
+        get(root, steps).map(|value| (value, depth))
+    });
+    values.next().unwrap_or((root, 0))
+}
+
+fn get<'a, 'i>(root: &'a Spanned<DeValue<'i>>, steps: &[Step]) -> Option<&'a Spanned<DeValue<'i>>> {
+    steps.iter().try_fold(root, |value, step| match step {
+        Step::Key(key) => value.get_ref().get(key.as_str()),
+        Step::Index(index) => value.get_ref().get(*index),
+    })
+}
+
+// === impl Step ===
+
+impl From<&str> for Step {
+    fn from(key: &str) -> Self {
+        Self::Key(key.to_owned())
+    }
+}
+
+impl From<usize> for Step {
+    fn from(index: usize) -> Self {
+        Self::Index(index)
+    }
+}
