@@ -1,5 +1,5 @@
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use profile::{Side, TcpProfile};
 use serde::Serialize;
@@ -9,6 +9,7 @@ use sys::socket::{ApplyError, apply};
 use crate::tcp::users::UsersError;
 use crate::tls::handshakes::TlsError;
 use crate::tls::settings::Settings;
+use crate::upstream::addresses_of;
 use crate::{AppliedOption, Config, Front, host, tcp, tls};
 
 /// What a configuration would do on this host.
@@ -88,7 +89,7 @@ pub enum CheckError {
 
 /// Tries a configuration on sockets of this host, without listening and without contacting the target.
 ///
-/// Blocks while the target's name is resolved.
+/// Blocks while the target's name is resolved, so it is not for tasks.
 pub fn check(config: &Config) -> Result<Report, CheckError> {
     let user = config.user.as_deref().map(User::find).transpose();
     user.map_err(CheckError::Privilege)?;
@@ -128,7 +129,7 @@ fn check_front(
 ) -> Result<RelayReport, CheckError> {
     let mut addresses = Vec::new();
     for target in relay.targets() {
-        let found = (target.host.as_str(), target.port).to_socket_addrs();
+        let found = addresses_of(target, &relay.balancing.name_servers);
         addresses.extend(found.map_err(|source| CheckError::Resolve {
             target: target.to_string(),
             source,

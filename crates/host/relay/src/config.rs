@@ -71,6 +71,9 @@ pub struct Front {
     pub drain_timeout: Duration,
 }
 
+/// The port of https.
+const HTTPS: u16 = 443;
+
 /// Where a relay's clients are relayed to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Destination {
@@ -115,13 +118,15 @@ pub enum Expect {
     Answer,
 }
 
-/// A host, by name or address, and a port.
+/// A host, by name or address, and a port; or a service of a domain.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// Name or address; an IPv6 address without its brackets.
+    /// Name or address; an IPv6 address without its brackets. Of a service the domain.
     pub host: String,
-    /// Port.
+    /// Port; 0 where the service's records say it.
     pub port: u16,
+    /// Of a service its own name and its protocol's, such as `_s3._tcp`: hosts and ports are found by SRV (RFC 2782).
+    pub service: Option<String>,
 }
 
 /// Bounds of a pool of connections to an origin.
@@ -501,7 +506,7 @@ impl FromStr for Destination {
         match text {
             "original" => Ok(Self::Original),
             "asked" => Ok(Self::Asked),
-            _ => text.parse().map(Self::Target),
+            _ => Target::or_service(text).map(Self::Target),
         }
     }
 }
@@ -518,7 +523,54 @@ impl fmt::Display for Destination {
 
 // === impl Target ===
 
+/// What a service's name begins with in a target.
+const SERVICE: &str = "srv+";
+
 impl Target {
+    /// A target, or a service such as `srv+_s3._tcp.store.example`.
+    pub(crate) fn or_service(text: &str) -> Result<Self, String> {
+        let Some(name) = text.strip_prefix(SERVICE) else {
+            return text.parse();
+        };
+        let error = || format!("`{text}` is not a service such as `srv+_s3._tcp.store.example`");
+        let (service, rest) = name.split_once('.').ok_or_else(error)?;
+        // Connections are TCP's, whatever else a service may be offered over.
+        let host = rest.strip_prefix("_tcp.").ok_or_else(error)?;
+        let label = service.strip_prefix('_').ok_or_else(error)?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let sound = !label.is_empty() && label.chars().all(plain);
+        if !sound || !Self::is_host(host) || host.contains([':', '%']) {
+            return Err(error());
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port: 0,
+            service: Some(format!("{service}._tcp")),
+        })
+    }
+
+    /// Its address, where it is written as one.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        let host = self.host.parse().ok();
+        let host = host.filter(|_| self.service.is_none());
+        host.map(|host| SocketAddr::new(host, self.port))
+    }
+
+    /// As clients write it into `Host`: without the port that its scheme means anyway, and of a service the domain.
+    pub(crate) fn authority(&self) -> String {
+        match self.port {
+            _ if self.service.is_some() => self.host.clone(),
+            80 | 443 if self.host.contains(':') => format!("[{}]", self.host),
+            80 | 443 => self.host.clone(),
+            _ => self.to_string(),
+        }
+    }
+
+    /// Whether its name or port says that it is spoken to with TLS.
+    pub(crate) fn is_https(&self) -> bool {
+        self.port == HTTPS || self.service.as_deref() == Some("_https._tcp")
+    }
+
     /// Whether this can be a host: a name or an address, without brackets.
     pub(crate) fn is_host(text: &str) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
@@ -546,13 +598,17 @@ impl FromStr for Target {
         Ok(Self {
             host: host.to_owned(),
             port,
+            service: None,
         })
     }
 }
 
 impl fmt::Display for Target {
-    /// As it is written: `host:port`, an IPv6 address in brackets.
+    /// As it is written: `host:port`, an IPv6 address in brackets; or `srv+_service._tcp.domain`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(service) = &self.service {
+            return write!(f, "{SERVICE}{service}.{}", self.host);
+        }
         let bracket = self.host.contains(':');
         let (open, close) = if bracket { ("[", "]") } else { ("", "") };
         write!(f, "{open}{}{close}:{}", self.host, self.port)

@@ -3,6 +3,9 @@
 mod dialer;
 mod group;
 mod health;
+mod names;
+#[cfg(test)]
+mod zone;
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,6 +16,7 @@ use tokio::net::TcpStream;
 
 pub(crate) use dialer::{Dialer, connect_to};
 pub(crate) use group::{Group, Place};
+pub(crate) use names::addresses_of;
 
 /// A connection to a target was not made.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +29,8 @@ pub(crate) enum ConnectError {
     },
     #[error("`{host}` has no address")]
     NoAddress { host: String },
+    #[error("{target} is not offered: its domain says so by the target `.`")]
+    NotOffered { target: String },
     #[error("cannot make a socket for {peer}")]
     Socket {
         peer: SocketAddr,

@@ -1,5 +1,6 @@
 //! Several targets behind one listener: where the next connection goes, and how it is known who is there.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use profile::Setting;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use units::Span;
 
 use super::Target;
-use super::front::{parse_all, span};
+use super::front::{each, span};
 use crate::document::Problems;
 
 /// The targets of a relay beside its first, and how connections are shared out.
@@ -21,8 +22,10 @@ pub struct Balancing {
     pub rest: Duration,
     /// How targets are looked at while nobody connects; `None` leaves it to the clients' connections.
     pub check: Option<Check>,
-    /// How long a resolved name is used before it is resolved again.
+    /// How long a resolved name is used before it is resolved again, where its records do not say it.
     pub resolve_every: Duration,
+    /// Who is asked for names; nobody: this host's own resolver.
+    pub name_servers: Vec<SocketAddr>,
 }
 
 /// Which target the next connection goes to, of those that are there.
@@ -79,6 +82,8 @@ pub struct BalanceOptions {
     pub rise: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolve_every: Option<Span>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub name_servers: Vec<String>,
 }
 
 // === impl BalanceOptions ===
@@ -99,7 +104,8 @@ impl BalanceOptions {
     }
 
     fn resolve_within(&self, problems: &mut Problems) -> Balancing {
-        let also = parse_all(problems, "also", &self.also);
+        let also = each(problems, "also", &self.also, Target::or_service);
+        let name_servers = each(problems, "name-servers", &self.name_servers, name_server);
         // One target is seen by its clients' connections. Of several, a client should not be the one who
         // finds out.
         let looked_at = !also.is_empty() || self.check_path.is_some();
@@ -120,6 +126,7 @@ impl BalanceOptions {
                 rise: self.rise.unwrap_or(2),
             }),
             resolve_every: span(self.resolve_every, Duration::from_secs(30)),
+            name_servers,
         };
         if let Some(check) = &balancing.check {
             let is_path = |path: &String| {
@@ -141,4 +148,14 @@ impl BalanceOptions {
         }
         balancing
     }
+}
+
+/// An address, with the port of DNS where none is written.
+fn name_server(text: &str) -> Result<SocketAddr, String> {
+    const DNS: u16 = 53;
+    let alone = || text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS));
+    let server = text.parse().or_else(|_| alone());
+    server.map_err(|_| {
+        format!("`{text}` is not a name server's address such as `10.0.0.53` or `127.0.0.1:5353`")
+    })
 }

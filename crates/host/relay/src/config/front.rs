@@ -121,13 +121,27 @@ pub(crate) fn parse_all<T>(problems: &mut Problems, key: &str, texts: &[impl AsR
 where
     T: FromStr<Err: Display>,
 {
+    each(problems, key, texts, str::parse)
+}
+
+/// What `read` makes of the texts in the list `key`.
+pub(super) fn each<T, E: Display>(
+    problems: &mut Problems,
+    key: &str,
+    texts: &[impl AsRef<str>],
+    read: impl Fn(&str) -> Result<T, E>,
+) -> Vec<T> {
     problems.within(key, |problems| {
-        let numbered = texts.iter().enumerate();
-        numbered
-            .filter_map(|(index, text)| {
-                problems.within(index, |problems| parse(problems, "", text.as_ref()))
-            })
-            .collect()
+        let mut values = Vec::new();
+        for (index, text) in texts.iter().enumerate() {
+            match read(text.as_ref()) {
+                Ok(value) => values.push(value),
+                Err(error) => {
+                    problems.within(index, |problems| problems.tell("", error.to_string()));
+                }
+            }
+        }
+        values
     })
 }
 

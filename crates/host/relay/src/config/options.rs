@@ -6,12 +6,10 @@ use units::{Bytes, Rate, Span};
 
 use super::front::{WrittenFront, above_zero, span};
 use super::{
-    BalanceOptions, Expect, Front, HttpRelay, Limits, PoolLimits, Priming, TlsSideOptions, Upstream,
+    BalanceOptions, Expect, Front, HttpRelay, Limits, PoolLimits, Priming, Target, TlsSideOptions,
+    Upstream,
 };
 use crate::document::Problems;
-
-/// The port of https.
-const HTTPS: u16 = 443;
 
 /// A relay as it is written: text and numbers, everything optional that has a default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -186,19 +184,16 @@ impl HttpOptions {
             "with fast-open, connections of the pool would not be made before their first request",
         );
         let pool = problems.within("pool", |problems| self.pool.resolve(problems));
-        let priming = problems.within("prime", |problems| {
-            self.prime.resolve(&self.target, problems)
-        });
+        let target = front.as_ref().and_then(Front::target);
+        let authority = target.map(Target::authority).unwrap_or_default();
+        let priming = problems.within("prime", |problems| self.prime.resolve(authority, problems));
         // Whoever names the port of https, or anything of TLS, does not want requests to go on in the clear.
         let asks_for_tls = self.tls != TlsSideOptions::default();
         let upstream = match &front {
             _ if asks_for_tls => Upstream::Tls,
-            Some(front) if front.target().is_some_and(|target| target.port == HTTPS) => {
-                Upstream::Tls
-            }
+            Some(front) if front.target().is_some_and(Target::is_https) => Upstream::Tls,
             _ => Upstream::Plain,
         };
-        let target = front.as_ref().and_then(Front::target);
         let host = target.map_or("", |target| &target.host);
         let tls = problems.within("tls", |problems| self.tls.resolve(upstream, host, problems));
         self.balance.only_connects(tls.server.is_some(), problems);
@@ -260,17 +255,15 @@ impl PoolOptions {
 // === impl PrimeOptions ===
 
 impl PrimeOptions {
-    fn resolve(&self, target: &str, problems: &mut Problems) -> Option<Priming> {
+    /// `host` is the target's.
+    fn resolve(&self, host: String, problems: &mut Problems) -> Option<Priming> {
         let priming = Priming {
             window: self.window,
             // HEAD is the safe method (RFC 9110 §9.2.1) that every origin knows and that has the
             // shortest answer.
             method: self.method.clone().unwrap_or_else(|| "HEAD".into()),
             path: self.path.clone().unwrap_or_else(|| "/".into()),
-            host: self
-                .host
-                .clone()
-                .unwrap_or_else(|| without_default_port(target).to_owned()),
+            host: self.host.clone().unwrap_or(host),
             // Origins commonly accept 8 KiB of header: stay below it with everything else.
             padding: self.padding.unwrap_or(Bytes::kib(6)),
             // A window of W takes about 2 W: slow start sends what it has reached once more.
@@ -296,8 +289,10 @@ impl PrimeOptions {
             "path",
             "a path has no spaces or control characters; write them as %20",
         );
+        let is_host =
+            |host: &String| !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
         problems.require(
-            !priming.host.is_empty() && priming.host.bytes().all(|byte| byte.is_ascii_graphic()),
+            self.host.as_ref().is_none_or(is_host),
             "host",
             "it is a host name, with its port where that is not 80",
         );
@@ -318,14 +313,6 @@ impl PrimeOptions {
         problems.require(priming.max_bytes > Bytes::ZERO, "max-bytes", off);
         self.enabled.unwrap_or(true).then_some(priming)
     }
-}
-
-/// A target as clients write it into `Host`: without the port that its scheme means anyway.
-fn without_default_port(target: &str) -> &str {
-    let plain = target.strip_suffix(":80");
-    plain
-        .or_else(|| target.strip_suffix(":443"))
-        .unwrap_or(target)
 }
 
 // === impl LimitOptions ===

@@ -123,6 +123,42 @@ fn targets_are_names_and_addresses_with_ports() {
 }
 
 #[test]
+fn services_are_told_from_hosts_and_spoken_to_under_their_domains_name() {
+    let text = "srv+_https._tcp.store.example";
+    let mut options = options();
+    options.target = text.into();
+    let relay = Config::http(options.clone()).unwrap().http.remove(0);
+    assert_eq!(relay.front.destination.to_string(), text);
+    // The certificate is for what was asked for: what a name server answers is nobody's word.
+    assert_eq!(relay.tls.server.unwrap().name, "store.example");
+    assert_eq!(relay.priming.unwrap().host, "store.example");
+    for text in [
+        "srv+",
+        "srv+s3._tcp.store.example",
+        "srv+_s3._udp.store.example",
+        "srv+_s3._tcp.",
+        "srv+_s3._tcp.store.example:80",
+        "srv+_._tcp.store.example",
+        "srv+_s3._tcp.a b",
+    ] {
+        options.target = text.into();
+        assert!(Config::http(options.clone()).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn name_servers_are_addresses_with_or_without_a_port() {
+    let mut options = options();
+    options.balance.name_servers = ["10.0.0.53", "[::1]:5353", "::1"].map(Into::into).into();
+    let relay = Config::http(options.clone()).unwrap().http.remove(0);
+    let servers = relay.front.balancing.name_servers.iter();
+    let servers: Vec<String> = servers.map(ToString::to_string).collect();
+    assert_eq!(servers, ["10.0.0.53:53", "[::1]:5353", "[::1]:53"]);
+    options.balance.name_servers = vec!["ns.example".into()];
+    assert!(Config::http(options).is_err());
+}
+
+#[test]
 fn the_hot_window_follows_the_path_where_its_rate_is_known() {
     let rtt = Duration::from_micros(200_400);
     let mut options = options();

@@ -7,7 +7,7 @@ use profile::{ProfileSet, TlsProfile};
 use serde::{Deserialize, Serialize};
 use units::{Rate, Span};
 
-use super::front::{WrittenFront, above_zero, parse, span};
+use super::front::{WrittenFront, above_zero, span};
 use super::sides::{TlsCertificate, TlsSideOptions, TlsSides, Upstream};
 use super::{BalanceOptions, Front, Target, resolve_all};
 use crate::document::Problems;
@@ -219,7 +219,10 @@ impl TlsRouteOptions {
                 ),
             );
         }
-        let target: Target = parse(problems, "target", &self.target)?;
+        let target = Target::or_service(&self.target);
+        let target = target
+            .map_err(|error| problems.tell("target", error))
+            .ok()?;
         Some(TlsRoute {
             name,
             server_name: self.upstream_name.unwrap_or_else(|| target.host.clone()),

@@ -181,7 +181,9 @@ impl Denial {
     /// What a failed connection means to the client.
     pub(super) fn of(error: &ConnectError) -> Self {
         match error {
-            ConnectError::Resolve { .. } | ConnectError::NoAddress { .. } => Self::NoSuchHost,
+            ConnectError::Resolve { .. }
+            | ConnectError::NoAddress { .. }
+            | ConnectError::NotOffered { .. } => Self::NoSuchHost,
             ConnectError::Timeout { .. } => Self::TimedOut,
             ConnectError::Connect { .. } => Self::Refused,
             ConnectError::Socket { .. } | ConnectError::Profile(_) | ConnectError::From { .. } => {

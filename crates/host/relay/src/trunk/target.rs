@@ -79,7 +79,9 @@ fn not_allowed(target: &Target) -> Explanation {
 
 fn explain(error: &ConnectError) -> Explanation {
     let reason = match error {
-        ConnectError::Resolve { .. } | ConnectError::NoAddress { .. } => Reason::TargetUnknown,
+        ConnectError::Resolve { .. }
+        | ConnectError::NoAddress { .. }
+        | ConnectError::NotOffered { .. } => Reason::TargetUnknown,
         ConnectError::Socket { .. } => Reason::TooManyStreams,
         ConnectError::Timeout { .. } => Reason::TargetTimeout,
         ConnectError::Profile(_) | ConnectError::From { .. } => Reason::Internal,

@@ -1,15 +1,16 @@
 //! The targets of one relay: which one the next connection goes to, and which are known to be there.
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use profile::TcpProfile;
-use tokio::net::lookup_host;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::names::{Found, Meaning, Names};
 use super::{ConnectError, Connected, Dialer, health, shares};
 use crate::event::{Event, Events};
 use crate::{Balance, Balancing, Target};
@@ -19,6 +20,7 @@ pub(crate) struct Group {
     members: Vec<Arc<Member>>,
     pub(super) balancing: Balancing,
     pub(super) dialer: Dialer,
+    names: Names,
     /// Whose turn it is.
     next: AtomicUsize,
     events: Events,
@@ -36,8 +38,12 @@ pub(super) struct Member {
 
 #[derive(Debug, Default)]
 struct State {
-    addresses: Vec<SocketAddr>,
-    resolved_at: Option<Instant>,
+    /// What its name means, as far as it was ever found out.
+    meaning: Option<Meaning>,
+    /// Until when that is used without asking again.
+    known_until: Option<Instant>,
+    /// Addresses that could not be connected to while another could, until when they are tried last.
+    resting: BTreeMap<SocketAddr, Instant>,
     /// Until when it is tried last, after a client's connection failed.
     rests_until: Option<Instant>,
     /// Whether looks have found that it is not there.
@@ -66,6 +72,7 @@ impl Group {
                 .collect(),
             balancing: balancing.clone(),
             dialer: Dialer::new(profile),
+            names: Names::of(&balancing.name_servers),
             next: AtomicUsize::new(0),
             events,
             checker: OnceLock::new(),
@@ -154,34 +161,34 @@ impl Group {
                     host: host.clone(),
                     waited: started.elapsed(),
                 })??;
-        self.dialer.connect_any(&addresses, host, deadline).await
+        let connected = self.dialer.connect_any(&addresses, host, deadline).await?;
+        member.passed_over(&addresses, connected.peer, self.balancing.rest);
+        Ok(connected)
     }
 
-    /// The member's addresses, in the resolver's order. Known ones are used on where resolving fails: a name
+    /// The member's addresses, in the order in which to try them. Known ones are used on where resolving fails: a name
     /// server that is down should not take the relay with it.
     pub(super) async fn resolve(&self, member: &Member) -> Result<Vec<SocketAddr>, ConnectError> {
         let target = &member.target;
-        if let Ok(address) = target.host.parse::<IpAddr>() {
-            return Ok(vec![SocketAddr::new(address, target.port)]);
+        if let Some(address) = target.address() {
+            return Ok(vec![address]);
         }
         let known = {
             let mut state = member.state();
-            let every = self.balancing.resolve_every;
-            let fresh = state.resolved_at.is_some_and(|at| at.elapsed() < every);
-            if fresh && !state.addresses.is_empty() {
-                return Ok(state.addresses.clone());
+            let now = Instant::now();
+            if state.meaning.is_some() {
+                if state.known_until.is_some_and(|until| now < until) {
+                    return state.in_order(target);
+                }
+                // Meanwhile, and where asking fails, what is known is used.
+                state.known_until = Some(now + self.balancing.resolve_every);
             }
-            if !state.addresses.is_empty() {
-                // Meanwhile, the others use what is known.
-                state.resolved_at = Some(Instant::now());
-            }
-            state.addresses.clone()
+            state.meaning.is_some()
         };
-        let looked_up = lookup_host((target.host.as_str(), target.port)).await;
-        let addresses: Vec<_> = match looked_up {
-            Ok(addresses) => addresses.collect(),
-            Err(source) if known.is_empty() => {
-                let host = target.host.clone();
+        let Found { meaning, holds } = match self.names.find(target).await {
+            Ok(found) => found,
+            Err(source) if !known => {
+                let host = target.to_string();
                 return Err(ConnectError::Resolve { host, source });
             }
             Err(error) => {
@@ -189,17 +196,13 @@ impl Group {
                     name: "name-not-resolved",
                     text: format!("{target}: {error}; its last known addresses are used on"),
                 });
-                return Ok(known);
+                return member.state().in_order(target);
             }
         };
-        if addresses.is_empty() {
-            let host = target.host.clone();
-            return Err(ConnectError::NoAddress { host });
-        }
         let mut state = member.state();
-        state.addresses.clone_from(&addresses);
-        state.resolved_at = Some(Instant::now());
-        Ok(addresses)
+        state.meaning = Some(meaning);
+        state.known_until = Some(Instant::now() + holds.unwrap_or(self.balancing.resolve_every));
+        state.in_order(target)
     }
 
     fn succeeded(&self, member: &Member) {
@@ -280,6 +283,19 @@ impl Member {
         }
     }
 
+    /// Those that were tried before the one that took the connection could not be connected to.
+    fn passed_over(&self, tried: &[SocketAddr], taken: SocketAddr, rest: Duration) {
+        if tried.first() == Some(&taken) {
+            return;
+        }
+        let until = Instant::now() + rest;
+        let failed = tried.iter().take_while(|address| **address != taken);
+        let mut state = self.state();
+        state
+            .resting
+            .extend(failed.map(|&address| (address, until)));
+    }
+
     fn is_out(&self) -> bool {
         let state = self.state();
         state.out
@@ -291,6 +307,29 @@ impl Member {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each field is valid whatever its holder was doing when it panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn in_order(&mut self, target: &Target) -> Result<Vec<SocketAddr>, ConnectError> {
+        let now = Instant::now();
+        self.resting.retain(|_, until| now < *until);
+        let mut order = match &self.meaning {
+            Some(Meaning::NotOffered) => {
+                let target = target.to_string();
+                return Err(ConnectError::NotOffered { target });
+            }
+            Some(meaning) => meaning.in_order(&mut |most| fastrand::u32(..=most)),
+            None => Vec::new(),
+        };
+        if order.is_empty() {
+            let host = target.host.clone();
+            return Err(ConnectError::NoAddress { host });
+        }
+        order.sort_by_key(|address| self.resting.contains_key(address));
+        Ok(order)
     }
 }
 
@@ -311,6 +350,12 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc;
+
+    use domain::base::iana::Rtype;
+
+    use super::super::zone::Zone;
     use super::*;
 
     fn group(by: Balance) -> Arc<Group> {
@@ -321,6 +366,7 @@ mod tests {
             rest: Duration::from_secs(10),
             check: None,
             resolve_every: Duration::from_secs(30),
+            name_servers: Vec::new(),
         };
         let profile = profile::builtin::lan();
         let first = target("127.0.0.1:1");
@@ -348,6 +394,132 @@ mod tests {
         );
         drop(places.remove(1));
         assert_eq!(group.choose(&[]).0, 1);
+    }
+
+    const SERVICE: &str = "_s3._tcp.store.example";
+
+    /// Whoever asks this name server for the service.
+    fn of_service(zone: &Zone) -> (Arc<Group>, mpsc::Receiver<Event>) {
+        let balancing = Balancing {
+            also: Vec::new(),
+            by: Balance::RoundRobin,
+            rest: Duration::from_secs(10),
+            check: None,
+            resolve_every: Duration::from_secs(30),
+            name_servers: vec![zone.address],
+        };
+        let target = Target::or_service(&format!("srv+{SERVICE}")).unwrap();
+        let (sender, events) = mpsc::channel();
+        let tell: Events = Arc::new(move |event| drop(sender.send(event)));
+        let profile = profile::builtin::lan();
+        (Group::new([&target], &balancing, &profile, tell), events)
+    }
+
+    async fn ports(group: &Group) -> Result<Vec<u16>, ConnectError> {
+        let addresses = group.resolve(&group.members[0]).await?;
+        Ok(addresses.iter().map(SocketAddr::port).collect())
+    }
+
+    /// The clock stands only meanwhile: with a clock that runs ahead of what comes over sockets, every question would
+    /// time out.
+    async fn later(seconds: u64) {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    }
+
+    #[tokio::test]
+    async fn a_service_is_asked_for_again_when_its_records_have_aged() {
+        let zone = Zone::start().await;
+        zone.host("a.store.example", 600, &[Ipv4Addr::LOCALHOST]);
+        zone.offers(SERVICE, 60, &[(0, 0, 1001, "a.store.example")]);
+        let (group, _events) = of_service(&zone);
+        assert_eq!(ports(&group).await.unwrap(), [1001]);
+        zone.offers(SERVICE, 60, &[(0, 0, 1002, "a.store.example")]);
+        later(58).await;
+        assert_eq!(ports(&group).await.unwrap(), [1001]);
+        assert_eq!(zone.asked(Rtype::SRV, "udp"), 1);
+        later(3).await;
+        assert_eq!(ports(&group).await.unwrap(), [1002]);
+        assert_eq!(zone.asked(Rtype::SRV, "udp"), 2);
+    }
+
+    #[tokio::test]
+    async fn the_last_good_answer_is_used_on_where_asking_fails() {
+        let zone = Zone::start().await;
+        let (group, events) = of_service(&zone);
+        assert!(matches!(
+            ports(&group).await,
+            Err(ConnectError::Resolve { .. })
+        ));
+        zone.host("a.store.example", 60, &[Ipv4Addr::LOCALHOST]);
+        zone.offers(SERVICE, 60, &[(0, 0, 1001, "a.store.example")]);
+        assert_eq!(ports(&group).await.unwrap(), [1001]);
+        zone.fail(true);
+        later(61).await;
+        assert_eq!(ports(&group).await.unwrap(), [1001]);
+        let warned = events.try_iter().any(|event| {
+            matches!(event, Event::Warning { name: "name-not-resolved", text } if text.contains(SERVICE))
+        });
+        assert!(warned);
+        // Not asked again for each connection, but once `resolve-every` is over.
+        let asked = zone.asked(Rtype::SRV, "udp");
+        assert_eq!(ports(&group).await.unwrap(), [1001]);
+        assert_eq!(zone.asked(Rtype::SRV, "udp"), asked);
+        zone.fail(false);
+        zone.offers(SERVICE, 60, &[(0, 0, 1002, "a.store.example")]);
+        later(31).await;
+        assert_eq!(ports(&group).await.unwrap(), [1002]);
+    }
+
+    #[tokio::test]
+    async fn a_service_that_is_not_offered_is_told_as_that_and_comes_back() {
+        let zone = Zone::start().await;
+        zone.host("a.store.example", 60, &[Ipv4Addr::LOCALHOST]);
+        zone.offers(SERVICE, 60, &[(0, 0, 1001, "a.store.example")]);
+        let (group, _events) = of_service(&zone);
+        assert_eq!(ports(&group).await.unwrap(), [1001]);
+        zone.offers(SERVICE, 60, &[(0, 0, 0, ".")]);
+        later(61).await;
+        assert!(matches!(
+            ports(&group).await,
+            Err(ConnectError::NotOffered { .. })
+        ));
+        zone.offers(SERVICE, 60, &[(0, 0, 1001, "a.store.example")]);
+        later(61).await;
+        assert_eq!(ports(&group).await.unwrap(), [1001]);
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_a_datagram_is_asked_for_over_tcp() {
+        let zone = Zone::start().await;
+        zone.cut();
+        zone.host("a.store.example", 60, &[Ipv4Addr::LOCALHOST]);
+        let offers: Vec<_> = (0..200)
+            .map(|port| (port, 0, 1000 + port, "a.store.example"))
+            .collect();
+        zone.offers(SERVICE, 60, &offers);
+        let (group, _events) = of_service(&zone);
+        let expected: Vec<u16> = (1000..1200).collect();
+        assert_eq!(ports(&group).await.unwrap(), expected);
+        assert_eq!(zone.asked(Rtype::SRV, "tcp"), 1);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_was_passed_over_is_tried_last_for_its_rest() {
+        let zone = Zone::start().await;
+        zone.host("a.store.example", 600, &[Ipv4Addr::LOCALHOST]);
+        let offers = [
+            (1, 0, 1001, "a.store.example"),
+            (2, 0, 1002, "a.store.example"),
+        ];
+        zone.offers(SERVICE, 600, &offers);
+        let (group, _events) = of_service(&zone);
+        let tried = group.resolve(&group.members[0]).await.unwrap();
+        group.members[0].passed_over(&tried, tried[1], group.balancing.rest);
+        assert_eq!(ports(&group).await.unwrap(), [1002, 1001]);
+        later(11).await;
+        assert_eq!(ports(&group).await.unwrap(), [1001, 1002]);
     }
 
     #[test]

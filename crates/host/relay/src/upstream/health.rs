@@ -78,7 +78,7 @@ async fn ask(group: &Group, member: &Member, path: Option<&str>) -> Result<(), U
     let (stream, _) = outcome.map_err(Unhealthy::Connect)?;
     match path {
         None => Ok(()),
-        Some(path) => ask_for(stream, path, &member.target.to_string()).await,
+        Some(path) => ask_for(stream, path, &member.target.authority()).await,
     }
 }
 

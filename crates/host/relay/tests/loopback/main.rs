@@ -25,6 +25,10 @@ mod page;
 mod refusals;
 mod reload;
 mod slow;
+mod srv;
 mod tcp;
 mod throttle;
 mod tls;
+#[expect(dead_code, reason = "tests beside the resolver use the rest of it")]
+#[path = "../../src/upstream/zone.rs"]
+mod zone;

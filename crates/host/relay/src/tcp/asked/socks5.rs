@@ -147,6 +147,7 @@ pub(super) fn request(bytes: &[u8]) -> Read<Request> {
         target: Target {
             host,
             port: u16::from_be_bytes(*port),
+            service: None,
         },
     };
     Ok(Some((request, 4 + read + 2)))
