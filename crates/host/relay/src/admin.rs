@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::door::{Door, Visitor};
 use crate::event::Events;
 use crate::meter::{self, Meter};
+use crate::traces::Traces;
 use crate::watch::Watch;
 use crate::{Admin, Cidr};
 
@@ -32,6 +33,7 @@ pub(crate) type Board = Arc<Mutex<Vec<Posted>>>;
 pub(crate) struct Desk {
     pub(crate) board: Board,
     pub(crate) watch: Arc<Watch>,
+    pub(crate) traces: Arc<Traces>,
     pub(crate) draining: watch::Receiver<bool>,
 }
 
@@ -64,10 +66,11 @@ impl Desk {
         let posted = self.posted();
         let meters = || posted.iter().map(|posted| Arc::clone(&posted.meter));
         Some(match path {
-            "/metrics" => Answer::ok(
-                "text/plain; version=0.0.4; charset=utf-8",
-                meter::write(&meters().collect::<Vec<_>>()),
-            ),
+            "/metrics" => {
+                let mut text = meter::write(&meters().collect::<Vec<_>>());
+                self.traces.write(&mut text);
+                Answer::ok("text/plain; version=0.0.4; charset=utf-8", text)
+            }
             "/readyz" if *self.draining.borrow() => {
                 Answer::text(StatusCode::SERVICE_UNAVAILABLE, "draining")
             }

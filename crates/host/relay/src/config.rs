@@ -10,6 +10,7 @@ mod tcp;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod traces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,6 +31,7 @@ pub use reach::Reach;
 pub use sides::{TlsCertificate, TlsClients, TlsServer, TlsSideOptions, TlsSides, Upstream};
 pub use tcp::{Asking, TcpLimitOptions, TcpLimits, TcpOptions, TcpRelay, Transparency};
 pub use tls::{TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay, TlsRoute, TlsRouteOptions};
+pub use traces::{Endpoint, TraceOptions, Tracing};
 
 /// A valid configuration of at least one relay.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -44,6 +46,8 @@ pub struct Config {
     pub tls: Vec<TlsRelay>,
     /// Where an administrator can ask.
     pub admin: Option<Admin>,
+    /// Where traces go.
+    pub traces: Option<Tracing>,
 }
 
 /// What every relay has, whatever it speaks: a listener, and a target behind it.
@@ -203,6 +207,9 @@ pub struct ConfigOptions {
     /// Where an administrator can ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin: Option<AdminOptions>,
+    /// Where traces go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces: Option<TraceOptions>,
     /// HTTP relays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<HttpOptions>,
@@ -297,6 +304,9 @@ impl Config {
             tcp,
             tls: tls.into_iter().flatten().collect(),
             admin,
+            traces: options.traces.and_then(|options| {
+                problems.within("traces", |problems| options.resolve(problems))
+            }),
         }
     }
 }

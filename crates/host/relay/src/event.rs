@@ -10,6 +10,7 @@ use serde::Serialize;
 use sys::tcp_info::TcpInfo;
 use units::Rate;
 
+use crate::traces::TraceParent;
 use crate::trunk::TrunkEvent;
 
 /// Where events go.
@@ -159,6 +160,9 @@ pub enum Event {
         /// What was agreed on with the client, where it speaks TLS: told with its first request.
         #[serde(skip_serializing_if = "Option::is_none")]
         client_tls: Option<Box<TlsReport>>,
+        /// The trace that its client says it belongs to: for traces of our own.
+        #[serde(skip)]
+        parent: Option<TraceParent>,
     },
     /// A relayed byte stream is over, well or badly.
     ConnectionDone(Box<ConnectionDone>),
@@ -275,6 +279,20 @@ pub struct ConnectionDone {
     /// What was agreed with the server, where the relay speaks TLS to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_tls: Option<TlsReport>,
+    /// What was done before bytes flowed, one after the other: for traces.
+    #[serde(skip)]
+    pub steps: Vec<Step>,
+}
+
+/// Something that was done for a client before its bytes flowed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Step {
+    /// What it was.
+    pub phase: Phase,
+    /// When it began, after the client was accepted.
+    pub began: Duration,
+    /// How long it took, as far as it came.
+    pub took: Duration,
 }
 
 /// What a TLS handshake agreed on.

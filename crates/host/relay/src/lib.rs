@@ -55,6 +55,7 @@ mod stream;
 mod tcp;
 mod throttle;
 mod tls;
+mod traces;
 mod transport;
 pub mod trunk;
 mod upstream;
@@ -65,14 +66,16 @@ use cidr::Admission;
 pub use cidr::{Cidr, ParseCidrError};
 pub use config::{
     Admin, AdminOptions, Asking, Balance, BalanceOptions, Balancing, Check, Config, ConfigOptions,
-    Destination, Expect, Front, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits,
+    Destination, Endpoint, Expect, Front, HttpOptions, HttpRelay, LimitOptions, Limits, PoolLimits,
     PoolOptions, PrimeOptions, Priming, Reach, Target, TcpLimitOptions, TcpLimits, TcpOptions,
     TcpRelay, TlsCertificate, TlsClients, TlsLimitOptions, TlsLimits, TlsOptions, TlsRelay,
-    TlsRoute, TlsRouteOptions, TlsServer, TlsSideOptions, TlsSides, Transparency, Upstream,
+    TlsRoute, TlsRouteOptions, TlsServer, TlsSideOptions, TlsSides, TraceOptions, Tracing,
+    Transparency, Upstream,
 };
 pub use document::{ConfigError, Position, Problem};
 pub use event::{
-    AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, TlsReport,
+    AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, Step,
+    TlsReport,
 };
 pub use lost::{Loss, count_lost};
 pub use proxy_protocol::Version as ProxyVersion;
@@ -80,6 +83,7 @@ pub use server::{Order, RunError, run};
 pub use tcp::users::UsersError;
 pub use tls::authority::{Authority, AuthorityError};
 pub use tls::handshakes::TlsError;
+pub use traces::TraceParent;
 
 /// An error and its sources in one line, for events: they have no place for a chain.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {

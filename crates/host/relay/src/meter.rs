@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::event::{ConnectionDone, EndedBy, Event, Phase, TlsReport};
+use crate::traces::Tracer;
 use crate::watch::{Entry, Watch};
 use histogram::Histogram;
 pub(crate) use prometheus::write;
@@ -24,6 +25,7 @@ pub(crate) struct Meter {
     /// The address, with the port that was really taken.
     pub(crate) listen: SocketAddr,
     watch: Arc<Watch>,
+    pub(crate) tracer: Tracer,
     counts: Mutex<Counts>,
     present: Mutex<BTreeMap<u64, Present>>,
     /// Connections of a pool to its targets.
@@ -34,6 +36,8 @@ pub(crate) struct Meter {
 struct Present {
     peer: SocketAddr,
     since: Instant,
+    /// Requests that were told of; `None` until something was, and for byte streams.
+    requests: Option<u64>,
     entry: Arc<Entry>,
 }
 
@@ -96,10 +100,11 @@ pub(crate) struct ClientStatus {
 // === impl Meter ===
 
 impl Meter {
-    pub(crate) fn new(listen: SocketAddr, watch: Arc<Watch>) -> Self {
+    pub(crate) fn new(listen: SocketAddr, watch: Arc<Watch>, tracer: Tracer) -> Self {
         Self {
             listen,
             watch,
+            tracer,
             pooled: Mutex::default(),
             counts: Mutex::default(),
             present: Mutex::default(),
@@ -119,6 +124,7 @@ impl Meter {
         let present = Present {
             peer,
             since: Instant::now(),
+            requests: None,
             entry: Arc::clone(&entry),
         };
         self.present().insert(id, present);
@@ -130,6 +136,7 @@ impl Meter {
     }
 
     pub(crate) fn count(&self, event: &Event) {
+        self.tracer.notice(event);
         match event {
             Event::ConnectionDone(done) => {
                 self.counts().connection(done);
@@ -139,6 +146,7 @@ impl Meter {
             }
             Event::RequestDone {
                 client,
+                method,
                 error,
                 status,
                 bytes_up,
@@ -162,7 +170,10 @@ impl Meter {
                 counts.bytes_up += bytes_up;
                 counts.bytes_down += bytes_down;
                 drop(counts);
-                if let Some(present) = self.present().get(client) {
+                if let Some(present) = self.present().get_mut(client) {
+                    // Without a method, there was none.
+                    let request = u64::from(method != "-");
+                    *present.requests.get_or_insert(0) += request;
                     let (by, phase) = (ended_by.as_str(), phase.as_str());
                     present.entry.request_done(by, phase, error.as_deref());
                 }
@@ -334,6 +345,13 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        self.meter.present().remove(&self.id);
+        let left = self.meter.present().remove(&self.id);
+        if let Some(present) = left
+            && let Some(requests) = present.requests
+        {
+            let stayed = present.since.elapsed();
+            let tracer = &self.meter.tracer;
+            tracer.left(self.id, present.peer, stayed, requests);
+        }
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::Front;
 use crate::ending::{Broken, Ended, Idle, both_closed, failure};
-use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport, TlsReport};
+use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, SideReport, Step, TlsReport};
 use crate::looks::Looks;
 use crate::meter::Presence;
 use crate::throttle::{Throttles, Tolls};
@@ -35,7 +35,9 @@ pub(crate) struct Account {
     pub(crate) client_tls: Option<TlsReport>,
     pub(crate) server_tls: Option<TlsReport>,
     closed_first: Option<Side>,
-    pub(crate) phase: Phase,
+    phase: Phase,
+    /// When each phase began.
+    phases: Vec<(Phase, Instant)>,
     /// Whether the client was told why it does not get where it wants to go.
     pub(crate) denied: bool,
     pub(crate) ended: Option<Ended>,
@@ -81,12 +83,13 @@ impl Account {
         presence: Arc<Presence>,
         phase: Phase,
     ) -> Self {
+        let now = Instant::now();
         Self {
             id,
             client: Arc::new(client),
             peer,
             presence,
-            accepted_at: Instant::now(),
+            accepted_at: now,
             stands_for: None,
             asked_for: None,
             server: None,
@@ -94,9 +97,30 @@ impl Account {
             server_tls: None,
             closed_first: None,
             phase,
+            phases: vec![(phase, now)],
             denied: false,
             ended: None,
         }
+    }
+
+    /// What the connection was in until now is over.
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.phases.push((phase, Instant::now()));
+    }
+
+    /// What was done before bytes flowed.
+    fn steps(&self) -> Vec<Step> {
+        let ends = self.phases.iter().skip(1).map(|(_, began)| *began);
+        let phases = self.phases.iter().zip(ends.chain([Instant::now()]));
+        phases
+            .take_while(|((phase, _), _)| *phase != Phase::Data)
+            .map(|((phase, began), end)| Step {
+                phase: *phase,
+                began: began.duration_since(self.accepted_at),
+                took: end.duration_since(*began),
+            })
+            .collect()
     }
 
     /// Notes the connection to the target, which took from `started` on, and returns it.
@@ -213,6 +237,7 @@ impl Account {
                 .map(|(info, server)| side(&info, server.connected_at)),
             client_tls: self.client_tls.take(),
             server_tls: self.server_tls.take(),
+            steps: self.steps(),
         })));
         if ended.by == EndedBy::Completed {
             return;

@@ -20,6 +20,7 @@ use crate::event::{Event, Events};
 use crate::meter::Meter;
 use crate::tcp::users::UsersError;
 use crate::tls::handshakes::TlsError;
+use crate::traces::{Tracer, Traces};
 use crate::watch::{Reader, Watch};
 use crate::{Admin, Config, admin, door, host};
 use crew::{Crew, Worker};
@@ -116,6 +117,7 @@ struct Fleet {
     user: Option<String>,
     board: Board,
     watch: Arc<Watch>,
+    traces: Arc<Traces>,
     admin: Option<Administration>,
     listeners: Vec<Handle>,
     draining: watch::Sender<bool>,
@@ -158,11 +160,13 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let watch = Watch::new();
     let noticed = Arc::clone(&watch);
+    let events: Events = Arc::new(move |event| {
+        noticed.notice(&event);
+        events(event);
+    });
     let mut fleet = Fleet {
-        events: Arc::new(move |event| {
-            noticed.notice(&event);
-            events(event);
-        }),
+        traces: Traces::new(Arc::clone(&events)),
+        events,
         user: config.user.clone(),
         board: Board::default(),
         watch,
@@ -191,6 +195,7 @@ pub async fn run(
     fleet.draining.send_replace(true);
     fleet.listeners.clear();
     while fleet.servers.join_next().await.is_some() {}
+    fleet.traces.finish().await;
     Ok(())
 }
 
@@ -232,7 +237,7 @@ impl Fleet {
             return Err(RunError::UserChanged);
         }
         let forgets_windows = host::forgets_windows();
-        let admin = config.admin.clone();
+        let (admin, tracing) = (config.admin.clone(), config.traces.clone());
         let relays = service::prepare(config, forgets_windows)?;
         let mut opened: Vec<Vec<Entrance>> = Vec::new();
         for relay in &relays {
@@ -259,6 +264,7 @@ impl Fleet {
         };
         door::tell_unused(handed, &self.events);
         self.watch.keep(admin.is_some());
+        self.traces.follow(tracing.as_ref());
         let mut before = std::mem::take(&mut self.listeners);
         for (relay, entrances) in relays.into_iter().zip(opened) {
             let same = |open: &Handle| open.has(&entrances);
@@ -307,6 +313,7 @@ impl Fleet {
         let desk = Desk {
             board: Arc::clone(&self.board),
             watch: Arc::clone(&self.watch),
+            traces: Arc::clone(&self.traces),
             draining: self.draining.subscribe(),
         };
         let (listener, events) = (Arc::clone(&socket), Arc::clone(&self.events));
@@ -328,10 +335,10 @@ impl Fleet {
         let address = relay.front().listen;
         let first = entrances.first();
         let bound = first.and_then(|entrance| entrance.socket.local_addr().ok());
-        let meter = Arc::new(Meter::new(
-            bound.unwrap_or(address),
-            Arc::clone(&self.watch),
-        ));
+        let listen = bound.unwrap_or(address);
+        let tracer = Tracer::new(Arc::clone(&self.traces), listen);
+        tracer.aim(relay.front());
+        let meter = Arc::new(Meter::new(listen, Arc::clone(&self.watch), tracer));
         let (counted, told) = (Arc::clone(&meter), Arc::clone(&self.events));
         let events: Events = Arc::new(move |event| {
             counted.count(&event);
@@ -407,6 +414,7 @@ impl Handle {
                 });
             }
         }
+        self.meter.tracer.aim(relay.front());
         let service = Arc::new(relay.begin(&self.events, forgets_windows));
         self.service.send_replace(service);
         before.retire();

@@ -132,7 +132,7 @@ impl Relayed {
         let mut first = Vec::new();
         let mut endpoints = None;
         if service.relay.accept_proxy {
-            account.phase = Phase::ProxyHeader;
+            account.enter(Phase::ProxyHeader);
             let patience = service.relay.limits.header_timeout;
             let header = timeout(patience, read_header(&account.client, &mut first)).await;
             let header = header
@@ -141,7 +141,7 @@ impl Relayed {
             first.drain(..header.length);
             endpoints = header.endpoints;
             account.stands_for = endpoints.map(|endpoints| endpoints.source);
-            account.phase = Phase::Connecting;
+            account.enter(Phase::Connecting);
         }
         let (connected, started) = service.go(account, &mut first).await?;
         if let Some(version) = service.relay.send_proxy {
@@ -156,7 +156,7 @@ impl Relayed {
         let throttled = service.throttles.is_some();
         self.up = Direction::beginning_with(&first, throttled);
         self.down = Direction::beginning_with(&[], throttled);
-        account.phase = Phase::Data;
+        account.enter(Phase::Data);
         Ok(server)
     }
 

@@ -122,7 +122,7 @@ impl Relayed {
     async fn relay(&mut self) -> Result<Ended, Ended> {
         let client = self.meet_client().await?;
         let server = self.meet_server().await?;
-        self.account.phase = Phase::Data;
+        self.account.enter(Phase::Data);
         let service = &self.service;
         let limits = service.relay.limits;
         let patience = Patience {
@@ -166,7 +166,7 @@ impl Relayed {
     /// Connects to the target, and shakes hands where it is spoken to with TLS.
     async fn meet_server(&mut self) -> Result<Stream, Ended> {
         let (account, service) = (&mut self.account, &self.service);
-        account.phase = Phase::Connecting;
+        account.enter(Phase::Connecting);
         let limits = service.relay.limits;
         let asked_for = account.client_tls.as_ref();
         let asked_for = asked_for.and_then(|tls| tls.server_name.as_deref());
@@ -183,7 +183,7 @@ impl Relayed {
         let (Some((connector, _)), Some(name)) = (connector, name) else {
             return Ok(Stream::Plain(socket));
         };
-        account.phase = Phase::ServerHandshake;
+        account.enter(Phase::ServerHandshake);
         let handshake = connector.connect(name.clone(), socket);
         let stream = timeout(limits.handshake_timeout, handshake)
             .await

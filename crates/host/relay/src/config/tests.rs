@@ -159,6 +159,37 @@ fn name_servers_are_addresses_with_or_without_a_port() {
 }
 
 #[test]
+fn a_collector_is_an_address_of_http_without_tls_or_password() {
+    let traces = |endpoint: &str| {
+        let mut options = ConfigOptions::from(options());
+        options.traces = Some(TraceOptions {
+            endpoint: endpoint.into(),
+            ..TraceOptions::default()
+        });
+        Config::new(options).map(|config| config.traces.unwrap())
+    };
+    let told = traces("http://[::1]:4318/v1/traces").unwrap();
+    assert_eq!(
+        (told.endpoint.host.as_str(), told.endpoint.port),
+        ("::1", 4318)
+    );
+    assert_eq!(told.endpoint.path, "/v1/traces");
+    assert_eq!(told.endpoint.to_string(), "http://[::1]:4318/v1/traces");
+    assert_eq!(told.service, "longhaul-relay");
+    assert_eq!(traces("http://collector").unwrap().endpoint.port, 80);
+    for endpoint in [
+        "",
+        "127.0.0.1:4318",
+        "/v1/traces",
+        "https://collector/v1/traces",
+        "http://me:secret@collector/v1/traces",
+    ] {
+        let error = traces(endpoint).unwrap_err();
+        assert_eq!(error.problems()[0].key, "traces.endpoint", "{error}");
+    }
+}
+
+#[test]
 fn the_hot_window_follows_the_path_where_its_rate_is_known() {
     let rtt = Duration::from_micros(200_400);
     let mut options = options();

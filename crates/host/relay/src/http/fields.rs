@@ -1,6 +1,7 @@
 use httparse::Header;
 
 use super::Malformed;
+use crate::traces::TraceParent;
 
 /// More fields than any client sends; S3 clients send about 20.
 pub(crate) const MAX_FIELDS: usize = 128;
@@ -25,6 +26,8 @@ pub(crate) struct Fields {
     /// Names in `Connection` other than `close`, `keep-alive` and `upgrade`, in lower case.
     pub(crate) nominated: Vec<String>,
     upgrade_offered: bool,
+    /// The trace that a request belongs to; none where two fields say something.
+    pub(crate) trace: Option<TraceParent>,
 }
 
 impl Fields {
@@ -32,6 +35,7 @@ impl Fields {
         let mut fields = Self::default();
         let mut codings: Vec<String> = Vec::new();
         let mut has_encoding = false;
+        let mut parents = 0;
         for header in headers {
             match header.name {
                 name if name.eq_ignore_ascii_case("content-length") => {
@@ -65,6 +69,11 @@ impl Fields {
                     fields.waits = header.value.eq_ignore_ascii_case(b"100-continue");
                 }
                 name if name.eq_ignore_ascii_case("host") => fields.hosts += 1,
+                name if name.eq_ignore_ascii_case("traceparent") => {
+                    parents += 1;
+                    let parent = TraceParent::parse(header.value);
+                    fields.trace = parent.filter(|_| parents == 1);
+                }
                 name if name.eq_ignore_ascii_case("upgrade") => fields.upgrade_offered = true,
                 _ => {}
             }

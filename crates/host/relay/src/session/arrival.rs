@@ -40,6 +40,7 @@ impl Arrival {
                 phase: Phase::ClientHandshake,
                 error: ended.error,
                 client_tls: None,
+                parent: None,
             }),
         }
     }

@@ -11,6 +11,7 @@ use crate::event::{EndedBy, Event, Phase, TlsReport};
 use crate::exchange::Progress;
 use crate::http::request::RequestHead;
 use crate::pool::Pool;
+use crate::traces::TraceParent;
 
 /// What is known of the request under way. One that is cut off with its task is told of when this is dropped.
 pub(crate) struct Record {
@@ -26,6 +27,8 @@ pub(crate) struct Record {
     pub(crate) progress: Progress,
     /// Of a client's first request.
     client_tls: Option<TlsReport>,
+    /// The trace that it belongs to.
+    parent: Option<TraceParent>,
 }
 
 impl Record {
@@ -43,12 +46,14 @@ impl Record {
             hot: false,
             progress: Progress::default(),
             client_tls,
+            parent: None,
         }
     }
 
     /// The request's head has come.
     pub(crate) fn read(&mut self, request: &RequestHead) {
         self.read_line(&request.method, request.path());
+        self.parent = request.fields.trace;
     }
 
     /// What a request that cannot be forwarded asks for.
@@ -95,6 +100,7 @@ impl Record {
             phase,
             error,
             client_tls: self.client_tls.take().map(Box::new),
+            parent: self.parent,
         });
     }
 

@@ -155,7 +155,7 @@ impl Tcp {
         by: (&Asking, &Dialer),
         first: &mut Vec<u8>,
     ) -> Result<(Connected, Instant), Ended> {
-        account.phase = Phase::Asking;
+        account.enter(Phase::Asking);
         let limits = self.relay.limits;
         let deadline = account.accepted_at + limits.header_timeout;
         let hearing = asked::hear(&account.client, self.users.as_ref());
@@ -164,7 +164,7 @@ impl Tcp {
             .map_err(|_elapsed| Ended::timeout("the client did not say in time where to go"))?
             .map_err(|error| Ended::because(EndedBy::Client, &error))?;
         account.asked_for = Some(question.target.to_string());
-        account.phase = Phase::Connecting;
+        account.enter(Phase::Connecting);
         let started = Instant::now();
         match self.try_asked(by, &question, started).await {
             Ok(connected) => {

@@ -22,7 +22,7 @@ async fn start(target: SocketAddr) -> (Relay, SocketAddr) {
     (relay, admin)
 }
 
-async fn ask(admin: SocketAddr, path: &str) -> String {
+pub(crate) async fn ask(admin: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(admin).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();

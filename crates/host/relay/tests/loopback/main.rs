@@ -29,6 +29,7 @@ mod srv;
 mod tcp;
 mod throttle;
 mod tls;
+mod traces;
 #[expect(dead_code, reason = "tests beside the resolver use the rest of it")]
 #[path = "../../src/upstream/zone.rs"]
 mod zone;

@@ -214,7 +214,7 @@ pub(crate) struct Ends {
     #[arg(value_name = "LISTEN", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
 
-    /// The server, as `HOST:PORT`.
+    /// The server, as `HOST:PORT`, or as a service to be found by SRV: `srv+_NAME._tcp.DOMAIN`.
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
 

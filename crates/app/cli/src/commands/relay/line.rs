@@ -418,6 +418,7 @@ mod tests {
             phase: Phase::ResponseHead,
             error: error.map(str::to_owned),
             client_tls: None,
+            parent: None,
         }
     }
 
