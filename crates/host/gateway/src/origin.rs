@@ -8,8 +8,9 @@ pub(crate) mod signature;
 
 use std::future::Future;
 use std::io;
+use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -38,6 +39,8 @@ pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, Failed>> + Send
 
 /// Longest answer that is read into memory: a listing of 1000 keys of 1024 bytes, each escaped, fits.
 const ANSWER_LIMIT: usize = 16 << 20;
+/// Lines that are kept for others, of which each may have a connection that rests.
+const SPARE_LINES: usize = 64;
 
 /// A client of the origin; clones share connections.
 #[derive(Clone)]
@@ -46,8 +49,28 @@ pub(crate) struct Origin {
     shared: Arc<Shared>,
 }
 
+/// One connection for one request after the other: who reads ranges wants the next one by the connection whose window
+/// the last one has opened.
+pub(crate) struct Line {
+    /// Of a client that is nobody else's.
+    origin: Origin,
+    /// How long a range should be next, if that has been seen of late.
+    pub(crate) brings: Option<u64>,
+}
+
+/// A line that nobody has now.
+struct Spare {
+    client: Client<Via, Sent>,
+    brings: Option<u64>,
+    since: Instant,
+}
+
 struct Shared {
     authority: String,
+    /// Where requests go.
+    via: Via,
+    /// The last one is the warmest.
+    lines: Mutex<Vec<Spare>>,
     credentials: Credentials,
     region: String,
     stall: Duration,
@@ -119,19 +142,15 @@ impl Ask {
 
 impl Origin {
     pub(crate) fn new(config: &Config) -> Self {
-        let connector = Via {
+        let via = Via {
             address: Arc::from(config.origin.via.as_str()),
         };
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            // A relay's pool closes after 55 s, origins after 60 to 75: stay below either.
-            .pool_idle_timeout(Duration::from_secs(45))
-            .retry_canceled_requests(true)
-            .build(connector);
         Self {
-            client,
+            client: client(&via),
             shared: Arc::new(Shared {
                 authority: config.origin.authority.clone(),
+                via,
+                lines: Mutex::default(),
                 credentials: config.credentials.clone(),
                 region: config.region.clone(),
                 stall: config.limits.stall,
@@ -140,9 +159,39 @@ impl Origin {
         }
     }
 
+    /// A connection of one's own, made when it is first used, unless there is one that somebody has left.
+    pub(crate) fn line(&self) -> Line {
+        let spare = self.shared.lines().pop().unwrap_or_else(|| Spare {
+            client: client(&self.shared.via),
+            brings: None,
+            since: Instant::now(),
+        });
+        Line {
+            origin: Self {
+                client: spare.client,
+                shared: Arc::clone(&self.shared),
+            },
+            brings: spare
+                .brings
+                .map(|bytes| self.cooled(bytes, spare.since.elapsed())),
+        }
+    }
+
     /// What was learned about the way to the origin.
     pub(crate) fn path(&self) -> &PathMeter {
         &self.shared.path
+    }
+
+    /// What is left of a window after a rest: Linux halves it for each retransmission timeout (`tcp_cwnd_restart`), which is
+    /// about two round trips over a long path and never below 200 ms.
+    fn cooled(&self, bytes: u64, rest: Duration) -> u64 {
+        let rtt = self.path().rtt().unwrap_or_default();
+        let timeout = (2 * rtt).max(Duration::from_millis(200));
+        let halves = rest.as_nanos() / timeout.as_nanos();
+        u32::try_from(halves)
+            .ok()
+            .and_then(|halves| bytes.checked_shr(halves))
+            .unwrap_or(0)
     }
 
     /// Sends a request; the answer's head, and its body as it comes.
@@ -290,6 +339,47 @@ impl Origin {
                 shared.path.moved(piece.len());
             }
         }))
+    }
+}
+
+/// Connections are made when they are needed.
+fn client(via: &Via) -> Client<Via, Sent> {
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        // A relay's pool closes after 55 s, origins after 60 to 75: stay below either.
+        .pool_idle_timeout(Duration::from_secs(45))
+        .retry_canceled_requests(true)
+        .build(via.clone())
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn lines(&self) -> MutexGuard<'_, Vec<Spare>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Line ===
+
+impl Deref for Line {
+    type Target = Origin;
+
+    fn deref(&self) -> &Origin {
+        &self.origin
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut lines = self.shared.lines();
+        if lines.len() < SPARE_LINES {
+            lines.push(Spare {
+                client: self.origin.client.clone(),
+                brings: self.brings,
+                since: Instant::now(),
+            });
+        }
     }
 }
 

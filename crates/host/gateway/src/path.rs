@@ -10,7 +10,9 @@ use units::Rate;
 /// S3's smallest part, the last one excepted.
 pub(crate) const SMALLEST_PART: u64 = 5 << 20;
 /// Below this a range's request costs more than its bytes.
-const SMALLEST_RANGE: u64 = 1 << 20;
+pub(crate) const SMALLEST_RANGE: u64 = 256 << 10;
+/// Ranges are about so long where many are needed.
+const USUAL_RANGE: u64 = 768 << 10;
 /// Parts begin at this size where few are needed: below, the cost per request shows even on a LAN.
 const USUAL_PART: u64 = 8 << 20;
 const LARGEST_PART: u64 = 64 << 20;
@@ -63,6 +65,8 @@ pub(crate) struct Plan {
     pub(crate) part: u64,
     /// Parts at the same time.
     pub(crate) parallel: usize,
+    /// Bytes asked for, or taken from the client, that have not been passed on.
+    pub(crate) memory: u64,
 }
 
 // === impl PathMeter ===
@@ -162,11 +166,17 @@ impl Plan {
         Self::of(held, lanes(held, memory), least, memory, most)
     }
 
-    /// Twice as many as parts: a store's connection that has rested begins with ten packets again, and so each more
-    /// shortens the beginning.
+    /// Many short ones. A store's connection that has rested begins with ten packets, so each more shortens the beginning; and
+    /// what others bring meanwhile waits for the slowest. Together they are as long as what the path and its queue hold, so
+    /// that windows stop growing before the queue overflows.
     fn ranges(rtt: Option<Duration>, rate: Option<Rate>, memory: u64, most: usize) -> Self {
         let held = held(rtt, rate);
-        Self::of(held, 2 * lanes(held, memory), SMALLEST_RANGE, memory, most)
+        let lanes = held.map_or(memory / USUAL_PART, |held| 2 * held / USUAL_RANGE + 2);
+        let plan = Self::of(held, lanes, SMALLEST_RANGE, memory, most);
+        let together = held.map_or(memory, |held| 2 * held).min(memory / 5 * 2);
+        let part = together / plan.parallel as u64;
+        let part = part.clamp(SMALLEST_RANGE, plan.part);
+        Self { part, ..plan }
     }
 
     /// A part is half of what the path holds, so that the round trip at its end costs little of the others, unless
@@ -181,6 +191,7 @@ impl Plan {
         Self {
             part,
             parallel: usize::try_from(lanes).unwrap_or(usize::MAX),
+            memory,
         }
     }
 }
@@ -222,7 +233,11 @@ mod tests {
         assert_eq!(far.parallel, 17);
         assert!(far.part >= SMALLEST_PART);
         let back = Plan::ranges(rtt, rate, MEMORY, 32);
-        assert_eq!((back.part, back.parallel), (3 << 20, 32));
+        assert_eq!(back.parallel, 32);
+        // Of the memory two fifths are under way, the rest is for what waits for the slowest.
+        assert_eq!(back.part, MEMORY / 5 * 2 / 32);
+        let back = Plan::ranges(rtt, rate, MEMORY, 64);
+        assert_eq!((back.part, back.parallel), (MEMORY / 5 * 2 / 64, 64));
     }
 
     #[test]

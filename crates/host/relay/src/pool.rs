@@ -1,9 +1,10 @@
 //! Connections to an origin that are there, and fast, before the request comes.
 //!
 //! The pool keeps a minimum of idle connections, each primed ([`prime`]) until its windows hold what an
-//! upload needs. Requests take the hottest and youngest one and bring it back; in the background, one
-//! task replaces what was lost and re-primes what has cooled, one connection at a time, because two
-//! primings at the path's rate would take the path from each other and from requests.
+//! upload needs. Requests take the hottest and youngest one and bring it back; a download takes the one that
+//! served the same client before, since priming does not open the origin's window, and other downloads do. In
+//! the background, one task replaces what was lost and re-primes what has cooled, one connection at a time,
+//! because two primings at the path's rate would take the path from each other and from requests.
 
 mod connection;
 mod dial;
@@ -109,12 +110,14 @@ impl Pool {
         })
     }
 
-    /// The best idle connection, or a new one, or the next that comes back where there may be no more.
-    pub(crate) async fn take(self: &Arc<Self>) -> Result<Lent, DialError> {
-        if let Some((connection, hot)) = self.take_idle() {
+    /// The idle connection that is `wanted`, or else the best one, or a new one, or the next that comes back where
+    /// there may be no more.
+    pub(crate) async fn take(self: &Arc<Self>, wanted: Option<u64>) -> Result<Lent, DialError> {
+        let find = |pool: &Self| pool.take_idle(wanted);
+        if let Some((connection, hot)) = find(self) {
             return Ok(self.lend(connection, true, hot));
         }
-        self.wait_for(Self::take_idle).await
+        self.wait_for(find).await
     }
 
     /// A connection that no request has used, for one that cannot share: HTTP/1.0, or a second try.
@@ -198,17 +201,20 @@ impl Pool {
         }
     }
 
-    /// The hottest idle connection that is alive, the youngest first (last in, first out: what was
-    /// used last has cooled least), and whether it is hot.
-    fn take_idle(&self) -> Option<(Connection, bool)> {
+    /// The idle connection that is `wanted`, or the hottest one that is alive, the youngest first (last in, first
+    /// out: what was used last has cooled least), and whether it is hot.
+    fn take_idle(&self, wanted: Option<u64>) -> Option<(Connection, bool)> {
         loop {
             let (mut connection, hot) = {
                 let mut idle = self.idle();
-                let hot = idle
-                    .iter()
-                    .rposition(|connection| connection.temperature().is_hot());
-                let index = hot.or_else(|| idle.len().checked_sub(1))?;
-                (idle.remove(index), hot.is_some())
+                let wanted = wanted.and_then(|id| idle.iter().rposition(|one| one.id == id));
+                let is_hot = |connection: &Connection| connection.temperature().is_hot();
+                let index = wanted
+                    .or_else(|| idle.iter().rposition(is_hot))
+                    .or_else(|| idle.len().checked_sub(1))?;
+                let connection = idle.remove(index);
+                let hot = is_hot(&connection);
+                (connection, hot)
             };
             match self.unusable(&mut connection) {
                 None => return Some((connection, hot)),

@@ -239,6 +239,7 @@ impl Session {
             .forward(asked, &mut reader, &mut writer, record)
             .await?;
         drop((reader, writer));
+        self.visit.before = Some(lent.id());
         if first {
             self.visit.look(self.stream.tcp(), &mut lent);
         }

@@ -430,7 +430,7 @@ impl LimitOptions {
             // Twice the bandwidth-delay product of 1 Gbit/s at 200 ms, and what is being filled meanwhile.
             request_memory: self.request_memory.unwrap_or(Bytes::mib(96)).get(),
             // A disk of 100 operations per second suffers from more; a fast store gains nothing from them.
-            parallel: self.parallel.unwrap_or(32),
+            parallel: self.parallel.unwrap_or(64),
             connections: self.connections.unwrap_or(1024),
             stall: self.stall.map_or(Duration::from_mins(1), Span::get),
         };

@@ -1,10 +1,12 @@
 //! Ranges of one version, at the same time, delivered in their order.
 //!
-//! Each range is a lane: a task that reads it into memory, at most [`Plan::parallel`] of them and each at most
-//! [`Plan::part`] bytes long. The first is the answer to the first request. Bytes are delivered in order and memory is bounded,
-//! so all wait for a connection that stands still or crawls. Such a lane is relieved while the client waits: the end of its
-//! range is read by a request of its own. The relieved connection is closed where its new end is reached, because its rest
-//! is on the way already.
+//! Readers, at most [`Plan::parallel`] of them and each with a connection of its own, read one range after the other, so that
+//! no connection rests while there is something to ask for. Bytes are delivered in order and memory is bounded, so all wait
+//! for a connection that is slow. That is why a range is only as long as its connection needs for three windows, and why one
+//! that stands still or crawls is relieved while the client waits: the end of its range is read by a request of its own. The
+//! relieved connection is closed where its new end is reached, because its rest is on the way already.
+
+mod progress;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,72 +19,84 @@ use http::{Method, StatusCode};
 use hyper::body::Incoming;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{ContentRange, Reading, content_range, range_header};
 use crate::failed::Failed;
 use crate::gateway::Gateway;
-use crate::origin::Pieces;
-use crate::path::Plan;
+use crate::origin::{Line, Pieces};
+use crate::path::{Plan, SMALLEST_RANGE};
 use crate::upload::parts::Leave;
+use progress::{AT_THE_END, BESIDE_OTHERS, Progress, slowest, usual};
 
 /// What is here already is handed over in less.
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// Less is not worth a request of its own.
-const WORTH_ASKING: u64 = 128 << 10;
-/// A lane that is done in fewer round trips is not relieved: the helper's first byte takes one.
-const SOON: u32 = 5;
+/// Who has yet to show what it brings begins with about this: the more of them are in slow start, the sooner the path is full.
+const FIRST: u64 = 1 << 20;
+/// Of so many ranges most tell what is usual.
+const RATES: usize = 32;
 /// Where no answer has told the round-trip time.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 /// Over less, what a request costs is not the round trip.
 const SHORTEST_RTT: Duration = Duration::from_millis(20);
-/// A lane is slow at less than this part of what most of them reach.
-const SLOW: f64 = 0.25;
 
 /// Stored bytes on their way to a client.
 pub(crate) struct Delivery {
+    shared: Arc<Shared>,
+    /// Delivered now.
+    front: Range,
+    /// They end with this.
+    readers: JoinSet<()>,
+}
+
+/// What all readers know.
+struct Shared {
     gateway: Gateway,
     reading: Reading,
     plan: Plan,
-    /// In the order of their bytes; the first is delivered now.
-    lanes: VecDeque<Lane>,
-    /// First byte that nobody has asked for yet.
-    next: u64,
     /// Last byte of all.
     last: u64,
-    /// Whenever a lane is over.
-    over: Arc<Notify>,
     /// From a request to its answer.
     rtt: Duration,
+    state: Mutex<State>,
+    /// Whenever a range has been begun, or a reader has come to its end.
+    moved: Notify,
 }
 
-/// A range that is read ahead; reading ends with it.
-struct Lane {
-    pieces: UnboundedReceiver<Result<Bytes, Failed>>,
+struct State {
+    /// In the order of their bytes, behind the one that is delivered now.
+    ranges: VecDeque<Range>,
+    /// First byte that nobody has asked for yet.
+    next: u64,
     /// First byte that has not been delivered.
     delivered: u64,
-    shared: Arc<Mutex<Progress>>,
-    _task: Task,
+    /// Ranges.
+    begun: u64,
+    /// Bytes a second of the last ones.
+    rates: VecDeque<f64>,
 }
 
-/// How far a lane has come, and how far it is to go.
-#[derive(Clone, Copy, Debug)]
-struct Progress {
-    /// First byte that has not arrived.
-    at: u64,
-    /// First byte that others read.
+/// The deliverer's end of a range.
+struct Range {
+    pieces: UnboundedReceiver<Result<Bytes, Failed>>,
+    progress: Arc<Mutex<Progress>>,
+}
+
+/// The reader's end of a range.
+struct Task {
+    first: u64,
     end: u64,
-    /// A moment not long ago, at first that of its answer, and the first byte that had not arrived then.
-    mark: Option<(Instant, u64)>,
-    /// Bytes a second in the round trip before that moment.
-    recent: Option<f64>,
-    /// When it was over.
-    over: Option<Instant>,
+    pieces: UnboundedSender<Result<Bytes, Failed>>,
+    progress: Arc<Mutex<Progress>>,
 }
 
-/// A task that ends with this.
-struct Task(AbortHandle);
+/// Reads a range, and then others as long as there is room for them.
+struct Reader {
+    shared: Arc<Shared>,
+    line: Line,
+    leave: Leave,
+}
 
 // === impl Delivery ===
 
@@ -101,28 +115,39 @@ impl Delivery {
         reading.pin(head);
         let end = range.last.min(last) + 1;
         let rtt = gateway.origin().path().rtt();
-        let rtt = rtt.unwrap_or(UNKNOWN_RTT).max(SHORTEST_RTT);
-        let mut delivery = Self {
+        let shared = Arc::new(Shared {
             gateway: gateway.clone(),
             reading,
             plan,
-            lanes: VecDeque::new(),
-            next: end,
             last,
-            over: Arc::new(Notify::new()),
-            rtt,
+            rtt: rtt.unwrap_or(UNKNOWN_RTT).max(SHORTEST_RTT),
+            state: Mutex::new(State {
+                ranges: VecDeque::new(),
+                next: end,
+                delivered: range.first,
+                begun: 0,
+                rates: VecDeque::new(),
+            }),
+            moved: Notify::new(),
+        });
+        let (front, task) = Range::new(range.first, end);
+        let mut readers = JoinSet::new();
+        let pieces = gateway.origin().pieces(body);
+        readers.spawn(Arc::clone(&shared).first(task, pieces));
+        let mut delivery = Self {
+            shared,
+            front,
+            readers,
         };
-        let body = gateway.origin().pieces(body);
-        let first = delivery.lane(range.first, end, Leave::Free, async move { Ok(body) });
-        delivery.lanes.push_back(first);
-        delivery.read_ahead();
+        delivery.hire();
         delivery
     }
 
-    /// Requests that it takes, unless slow lanes are relieved.
+    /// Requests that it takes at least.
     pub(crate) fn parts(&self) -> u64 {
-        let rest = (self.last + 1).saturating_sub(self.next);
-        self.lanes.len() as u64 + rest.div_ceil(self.plan.part)
+        let state = self.shared.state();
+        let rest = (self.shared.last + 1).saturating_sub(state.next);
+        1 + state.ranges.len() as u64 + rest.div_ceil(self.shared.plan.part)
     }
 
     pub(crate) fn into_pieces(self) -> Pieces {
@@ -139,359 +164,287 @@ impl Delivery {
     async fn next(&mut self) -> Result<Option<Bytes>, Failed> {
         let asked = Instant::now();
         loop {
-            let Some(lane) = self.lanes.front_mut() else {
-                self.read_ahead();
-                if self.lanes.is_empty() {
-                    return Ok(None);
+            self.hire();
+            if self.shared.state().delivered == self.front.progress().end {
+                let next = self.shared.state().ranges.pop_front();
+                match next {
+                    Some(next) => self.front = next,
+                    None if self.shared.is_asked_for() => return Ok(None),
+                    // Others hold all leaves but that of a reader who is about to end, or to begin a range.
+                    None => tokio::select! {
+                        _ = self.readers.join_next() => {}
+                        () = self.shared.moved.notified() => {}
+                    },
                 }
-                continue;
-            };
-            if lane.delivered == lane.progress().end {
-                self.lanes.pop_front();
-                self.read_ahead();
                 continue;
             }
             // Only who waits for bytes looks for ways to have them sooner.
             let piece = tokio::select! {
                 biased;
-                piece = lane.pieces.recv() => piece,
-                () = self.over.notified() => {
-                    self.read_ahead();
+                piece = self.front.pieces.recv() => piece,
+                () = self.shared.moved.notified() => {
                     self.relieve();
                     continue;
                 }
-                // A lane that stands still tells nobody.
-                () = sleep(self.rtt) => {
+                // A connection that stands still tells nobody.
+                () = sleep(self.shared.rtt) => {
                     self.relieve();
                     continue;
                 }
             };
             if asked.elapsed() > AT_ONCE {
-                self.gateway.origin().path().waited();
+                self.shared.gateway.origin().path().waited();
             }
             let piece = piece
                 .ok_or_else(|| Failed::internal("a range's reader ended before its range"))??;
-            lane.delivered += piece.len() as u64;
+            self.shared.state().delivered += piece.len() as u64;
             return Ok(Some(piece));
         }
     }
 
-    fn read_ahead(&mut self) {
-        while self.next <= self.last {
-            let Some(leave) = self.gateway.leave(self.lanes.len(), self.plan.parallel) else {
+    /// As many readers as there is something to read for.
+    fn hire(&mut self) {
+        while self.shared.state().wanted(&self.shared, None).is_some() {
+            let Some(leave) = self.leave() else { return };
+            let line = self.shared.gateway.origin().line();
+            let Some(task) = self.shared.task(line.brings) else {
                 return;
             };
-            let end = (self.last + 1).min(self.next + self.plan.part);
-            let lane = self.ask(self.next, end, leave);
-            self.lanes.push_back(lane);
-            self.next = end;
+            self.begin_with(task, line, leave);
         }
     }
 
-    fn under_way(&self) -> usize {
-        let lanes = self.lanes.iter().map(Lane::progress);
-        lanes.filter(|lane| lane.at < lane.end).count()
-    }
-
-    /// Lets lanes that are over take work off those that would take longest.
+    /// Lets others take work off those that would take longest.
     fn relieve(&mut self) {
         loop {
-            let now = Instant::now();
-            let progress: Vec<Progress> = self.lanes.iter().map(Lane::progress).collect();
-            let Some((slow, cut)) = slowest(&progress, now, self.rtt) else {
-                return;
-            };
-            let Some(leave) = self.gateway.leave(self.under_way(), self.plan.parallel) else {
-                return;
-            };
-            // It may have gone on meanwhile, even beyond the cut.
-            let end = {
-                let mut lane = self.lanes[slow].shared();
-                if lane.at > cut || lane.at == lane.end {
-                    return;
-                }
-                std::mem::replace(&mut lane.end, cut)
-            };
-            let helper = self.ask(cut, end, leave);
-            self.lanes.insert(slow + 1, helper);
-        }
-    }
-
-    /// A lane from `first` up to `end`, by a request of its own.
-    fn ask(&self, first: u64, end: u64, leave: Leave) -> Lane {
-        let origin = self.gateway.origin().clone();
-        let mut ask = self.reading.ask(Method::GET);
-        let answer = async move {
-            ask.headers.insert(RANGE, range_header(first, end - 1)?);
-            let response = origin.send(ask).await?;
-            let same = response.status() == StatusCode::PARTIAL_CONTENT
-                && content_range(response.headers())
-                    .is_some_and(|range| (range.first, range.last) == (first, end - 1));
-            if !same {
-                return Err(Failed::unreachable(
-                    "the object changed, or the origin gave another range than was asked for",
-                ));
-            }
-            Ok(origin.pieces(response.into_body()))
-        };
-        self.lane(first, end, leave, answer)
-    }
-
-    fn lane(
-        &self,
-        first: u64,
-        end: u64,
-        leave: Leave,
-        answer: impl Future<Output = Result<Pieces, Failed>> + Send + 'static,
-    ) -> Lane {
-        let begun = Progress {
-            at: first,
-            end,
-            mark: None,
-            recent: None,
-            over: None,
-        };
-        Lane::start(begun, self.rtt, leave, &self.over, answer)
-    }
-}
-
-/// Of the lanes that are much slower than most the one that would take longest, and the byte from which another should read in
-/// its stead so that both are done at the same time; `None` where nobody would gain.
-fn slowest(lanes: &[Progress], now: Instant, rtt: Duration) -> Option<(usize, u64)> {
-    let mut rates: Vec<f64> = lanes
-        .iter()
-        .filter_map(|lane| lane.rate(now, rtt))
-        .collect();
-    rates.sort_by(f64::total_cmp);
-    let usual = *rates.get(rates.len() / 2)?;
-    let (index, left, rate) = lanes
-        .iter()
-        .enumerate()
-        .filter(|(_, lane)| lane.at < lane.end)
-        .filter_map(|(index, lane)| Some((index, lane.end - lane.at, lane.rate(now, rtt)?)))
-        .filter(|(_, _, rate)| *rate < SLOW * usual)
-        .max_by(|one, other| (seconds(one.1, one.2)).total_cmp(&seconds(other.1, other.2)))?;
-    if seconds(left, rate) < (SOON * rtt).as_secs_f64() {
-        return None;
-    }
-    // The helper has its first byte after a round trip, and is taken to be as fast as most.
-    let both = (float(left) - rate * rtt.as_secs_f64()) / (rate + usual);
-    let taken = bytes(usual, Duration::from_secs_f64(both.max(0.0)));
-    // Small rests are not cut in two.
-    let taken = if taken + WORTH_ASKING > left {
-        left
-    } else {
-        taken
-    };
-    Some((index, lanes[index].end - taken))
-}
-
-/// Seconds for `bytes` at `rate` bytes a second.
-fn seconds(bytes: u64, rate: f64) -> f64 {
-    float(bytes) / rate
-}
-
-/// What comes at `rate` bytes a second.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "far less than 2^53"
-)]
-fn bytes(rate: f64, time: Duration) -> u64 {
-    (rate * time.as_secs_f64()) as u64
-}
-
-#[allow(clippy::cast_precision_loss, reason = "far less than 2^53")]
-fn float(bytes: u64) -> f64 {
-    bytes as f64
-}
-
-// === impl Progress ===
-
-impl Progress {
-    /// Its answer is here.
-    fn answered(&mut self, now: Instant) {
-        self.mark = Some((now, self.at));
-    }
-
-    /// So many bytes more.
-    fn arrived(&mut self, bytes: u64, now: Instant, rtt: Duration) {
-        self.at += bytes;
-        let over = self.at == self.end;
-        self.over = over.then_some(now);
-        // What comes within a part of a round trip tells little, unless there is nothing else.
-        if let Some((then, at)) = self.mark
-            && (now - then >= rtt || over && self.recent.is_none())
-        {
-            self.recent = Some(float(self.at - at) / (now - then).as_secs_f64().max(1e-6));
-            self.mark = Some((now, self.at));
-        }
-    }
-
-    /// Bytes a second of late; `None` until its answer has been here for a round trip.
-    fn rate(&self, now: Instant, rtt: Duration) -> Option<f64> {
-        let (then, at) = self.mark?;
-        let since = now.saturating_duration_since(then);
-        if self.over.is_none() && since > 2 * rtt {
-            // Nothing has come for a long time.
-            return Some(float((self.at - at).max(1)) / since.as_secs_f64());
-        }
-        self.recent
-    }
-}
-
-// === impl Lane ===
-
-impl Lane {
-    /// Reads the pieces of `answer` as far as `begun` says, or as it says later on.
-    fn start(
-        begun: Progress,
-        rtt: Duration,
-        leave: Leave,
-        over: &Arc<Notify>,
-        answer: impl Future<Output = Result<Pieces, Failed>> + Send + 'static,
-    ) -> Self {
-        let (sender, pieces) = mpsc::unbounded_channel();
-        let shared = Arc::new(Mutex::new(begun));
-        let task = {
-            let (shared, over) = (Arc::clone(&shared), Arc::clone(over));
-            tokio::spawn(async move {
-                let outcome = match answer.await {
-                    Ok(pieces) => read(pieces, rtt, &shared, &sender).await,
-                    Err(failed) => Err(failed),
+            let Some(leave) = self.leave() else { return };
+            let task = {
+                let mut state = self.shared.state();
+                let all = std::iter::once(&self.front).chain(&state.ranges);
+                let progress: Vec<Progress> = all.map(Range::progress).collect();
+                let mercy = if state.next > self.shared.last {
+                    AT_THE_END
+                } else {
+                    BESIDE_OTHERS
                 };
-                if let Err(failed) = outcome {
-                    // A reader that has gone needs no reason.
-                    let _ = sender.send(Err(failed));
-                }
-                drop(leave);
-                over.notify_one();
-            })
-        };
-        Self {
-            pieces,
-            delivered: begun.at,
-            shared,
-            _task: Task(task.abort_handle()),
+                let found = usual(state.rates.iter().copied()).and_then(|usual| {
+                    slowest(&progress, usual, mercy, Instant::now(), self.shared.rtt)
+                });
+                let Some((slow, cut)) = found else { return };
+                let range = match slow.checked_sub(1) {
+                    None => &self.front,
+                    Some(behind) => &state.ranges[behind],
+                };
+                // It may have gone on meanwhile, even beyond the cut.
+                let end = {
+                    let mut progress = locked(&range.progress);
+                    if progress.at > cut || progress.at == progress.end {
+                        return;
+                    }
+                    std::mem::replace(&mut progress.end, cut)
+                };
+                let (range, task) = Range::new(cut, end);
+                state.ranges.insert(slow, range);
+                task
+            };
+            let line = self.shared.gateway.origin().line();
+            self.begin_with(task, line, leave);
         }
     }
 
-    fn shared(&self) -> MutexGuard<'_, Progress> {
-        locked(&self.shared)
+    fn leave(&mut self) -> Option<Leave> {
+        while self.readers.try_join_next().is_some() {}
+        let shared = &self.shared;
+        shared
+            .gateway
+            .leave(self.readers.len(), shared.plan.parallel)
+    }
+
+    fn begin_with(&mut self, task: Task, line: Line, leave: Leave) {
+        let reader = Reader {
+            shared: Arc::clone(&self.shared),
+            line,
+            leave,
+        };
+        self.readers.spawn(reader.read(task));
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// The range whose answer is here already.
+    async fn first(self: Arc<Self>, task: Task, pieces: Pieces) {
+        let outcome = task.fill(pieces, self.rtt).await;
+        task.end(outcome);
+        self.moved.notify_one();
+    }
+
+    /// The next range for a connection that should read so much, as far as it is known; `None` where there is nothing left or no room.
+    fn task(&self, length: Option<u64>) -> Option<Task> {
+        let mut state = self.state();
+        let end = state.wanted(self, length)?;
+        let (range, task) = Range::new(state.next, end);
+        state.ranges.push_back(range);
+        state.next = end;
+        state.begun += 1;
+        self.moved.notify_one();
+        Some(task)
+    }
+
+    /// Whether nothing is left to be asked for.
+    fn is_asked_for(&self) -> bool {
+        self.state().next > self.last
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Where a range would end that begins with the next byte.
+    fn wanted(&self, shared: &Shared, length: Option<u64>) -> Option<u64> {
+        let plan = shared.plan;
+        let length = length.map_or_else(
+            || self.first_length(plan),
+            |length| length.clamp(SMALLEST_RANGE, plan.part),
+        );
+        let end = (self.next + length).min(shared.last + 1);
+        let fits = end - self.delivered <= plan.memory;
+        (self.next < end && fits).then_some(end)
+    }
+
+    /// From half of [`FIRST`] to three halves, the later the longer: those who begin together must not all rest for a round trip
+    /// at the same time.
+    fn first_length(&self, plan: Plan) -> u64 {
+        let all = plan.parallel as u64;
+        let length = FIRST / 2 + FIRST * (self.begun % all) / all;
+        length.min(plan.memory / all)
+    }
+
+    fn remember(&mut self, rate: Option<f64>) {
+        if self.rates.len() == RATES {
+            self.rates.pop_front();
+        }
+        self.rates.extend(rate);
+    }
+}
+
+// === impl Range ===
+
+impl Range {
+    fn new(first: u64, end: u64) -> (Self, Task) {
+        let (sender, pieces) = mpsc::unbounded_channel();
+        let progress = Arc::new(Mutex::new(Progress::of(first, end)));
+        let task = Task {
+            first,
+            end,
+            pieces: sender,
+            progress: Arc::clone(&progress),
+        };
+        (Self { pieces, progress }, task)
     }
 
     fn progress(&self) -> Progress {
-        *self.shared()
+        *locked(&self.progress)
     }
 }
 
-/// Passes on what belongs to the lane; the rest of `pieces` is dropped, with its connection.
-async fn read(
-    mut pieces: Pieces,
-    rtt: Duration,
-    shared: &Mutex<Progress>,
-    sender: &UnboundedSender<Result<Bytes, Failed>>,
-) -> Result<(), Failed> {
-    locked(shared).answered(Instant::now());
-    while let Some(piece) = pieces.next().await {
-        let mut piece = piece?;
-        let over = {
-            let mut progress = locked(shared);
-            // Others read from the end on, and an origin may give more than was asked for.
-            let most = usize::try_from(progress.end - progress.at).unwrap_or(usize::MAX);
-            piece.truncate(most);
-            progress.arrived(piece.len() as u64, Instant::now(), rtt);
-            progress.at == progress.end
-        };
-        if sender.send(Ok(piece)).is_err() || over {
-            return Ok(());
+// === impl Reader ===
+
+impl Reader {
+    async fn read(mut self, mut task: Task) {
+        let shared = Arc::clone(&self.shared);
+        let rtt = shared.rtt;
+        loop {
+            let outcome = match self.ask(&task).await {
+                Ok(pieces) => task.fill(pieces, rtt).await,
+                Err(failed) => Err(failed),
+            };
+            let (whole, next) = {
+                let progress = *locked(&task.progress);
+                shared.state().remember(progress.mean());
+                (progress.end == task.end, progress.next(rtt))
+            };
+            let failed = outcome.is_err();
+            task.end(outcome);
+            if failed {
+                break;
+            }
+            self.line.brings = next;
+            if !whole {
+                // Its rest is on the way.
+                self.line = shared.gateway.origin().line();
+            }
+            // Others may have waited longer for it.
+            if matches!(self.leave, Leave::Counted(_)) {
+                self.leave = Leave::Free;
+                match shared.gateway.leave(1, shared.plan.parallel) {
+                    Some(leave) => self.leave = leave,
+                    None => break,
+                }
+            }
+            let Some(another) = shared.task(self.line.brings) else {
+                break;
+            };
+            task = another;
         }
+        drop(self);
+        shared.moved.notify_one();
     }
-    Err(Failed::unreachable("the origin ended a range early"))
-}
 
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn ask(&self, task: &Task) -> Result<Pieces, Failed> {
+        let mut ask = self.shared.reading.ask(Method::GET);
+        ask.headers
+            .insert(RANGE, range_header(task.first, task.end - 1)?);
+        let response = self.line.send(ask).await?;
+        let same = response.status() == StatusCode::PARTIAL_CONTENT
+            && content_range(response.headers())
+                .is_some_and(|range| (range.first, range.last) == (task.first, task.end - 1));
+        if !same {
+            return Err(Failed::unreachable(
+                "the object changed, or the origin gave another range than was asked for",
+            ));
+        }
+        Ok(self.line.pieces(response.into_body()))
+    }
 }
 
 // === impl Task ===
 
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+impl Task {
+    /// Passes on what belongs to the range; the rest of `pieces` is dropped, with its connection.
+    async fn fill(&self, mut pieces: Pieces, rtt: Duration) -> Result<(), Failed> {
+        locked(&self.progress).answered(Instant::now());
+        while let Some(piece) = pieces.next().await {
+            let mut piece = piece?;
+            let over = {
+                let mut progress = locked(&self.progress);
+                // Others read from the end on, and an origin may give more than was asked for.
+                let most = usize::try_from(progress.end - progress.at).unwrap_or(usize::MAX);
+                piece.truncate(most);
+                progress.arrived(piece.len() as u64, Instant::now(), rtt);
+                progress.at == progress.end
+            };
+            if self.pieces.send(Ok(piece)).is_err() || over {
+                return Ok(());
+            }
+        }
+        Err(Failed::unreachable("the origin ended a range early"))
+    }
+
+    /// Tells the deliverer why there is no more.
+    fn end(&self, outcome: Result<(), Failed>) {
+        if let Err(failed) = outcome {
+            // A reader that has gone needs no reason.
+            let _ = self.pieces.send(Err(failed));
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const RTT: Duration = Duration::from_millis(200);
-    const MIB: u64 = 1 << 20;
-
-    /// Lanes of 4 MiB, side by side, which have got so far in a second.
-    fn lanes(now: Instant, got: &[u64]) -> Vec<Progress> {
-        let began = now.checked_sub(Duration::from_secs(1)).unwrap();
-        let lane = |(number, got): (u64, &u64)| {
-            let first = number * 4 * MIB;
-            Progress {
-                at: first + got,
-                end: first + 4 * MIB,
-                mark: Some((began, first)),
-                recent: Some(float(*got)),
-                over: (*got == 4 * MIB).then_some(now),
-            }
-        };
-        (0..).zip(got).map(lane).collect()
-    }
-
-    #[test]
-    fn the_slow_one_keeps_what_it_brings_while_the_helper_reads_the_rest() {
-        let now = Instant::now();
-        let lanes = lanes(now, &[MIB / 4, 4 * MIB, 4 * MIB]);
-        let (index, cut) = slowest(&lanes, now, RTT).unwrap();
-        assert_eq!(index, 0);
-        // 3.75 MiB are left: 0.25 MiB/s for 0.2 s, then 4.25 MiB/s together, which take 0.87 s.
-        let kept = float(cut - lanes[0].at) / float(MIB);
-        assert!((kept - 0.25 * (0.2 + 0.87)).abs() < 0.01, "{kept} MiB");
-    }
-
-    #[test]
-    fn who_stands_still_is_relieved_of_all() {
-        let now = Instant::now();
-        let lanes = lanes(now, &[0, 4 * MIB, 3 * MIB]);
-        assert_eq!(slowest(&lanes, now, RTT), Some((0, lanes[0].at)));
-    }
-
-    #[test]
-    fn equals_are_left_alone_and_so_are_those_that_are_nearly_done() {
-        let now = Instant::now();
-        for got in [
-            &[2 * MIB, 2 * MIB, 3 * MIB][..],
-            &[MIB, MIB],
-            // A quarter of a MiB is left at 0.75 MiB/s: done in 1.7 round trips.
-            &[4 * MIB, 4 * MIB],
-            &[],
-        ] {
-            assert_eq!(slowest(&lanes(now, got), now, RTT), None, "{got:?}");
-        }
-        let mut nearly = lanes(now, &[MIB, 4 * MIB, 4 * MIB]);
-        nearly[0].end = nearly[0].at + MIB / 4;
-        assert_eq!(slowest(&nearly, now, RTT), None);
-        nearly[0].mark = None;
-        nearly[0].end = 4 * MIB;
-        assert_eq!(slowest(&nearly, now, RTT), None, "not yet answered");
-    }
-
-    proptest! {
-        #[test]
-        fn a_cut_lies_within_what_is_left(got in proptest::collection::vec(0..=4 * MIB, 1..12), rtt_ms in 1_u64..500) {
-            let now = Instant::now();
-            let lanes = lanes(now, &got);
-            if let Some((index, cut)) = slowest(&lanes, now, Duration::from_millis(rtt_ms)) {
-                prop_assert!(lanes[index].at <= cut && cut < lanes[index].end);
-            }
-        }
-    }
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

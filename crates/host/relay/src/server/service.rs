@@ -248,6 +248,7 @@ impl Service {
                     id,
                     peer,
                     pool: Arc::clone(&http.pool),
+                    before: None,
                     newest: newest.clone(),
                     buffers: Arc::clone(&http.buffers),
                     draining: draining.clone(),

@@ -25,6 +25,8 @@ pub(crate) struct Visit {
     pub(crate) id: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) pool: Arc<Pool>,
+    /// The connection that served this client's request before, where it sends one after the other.
+    pub(crate) before: Option<u64>,
     /// What serves the next request, after a reload.
     pub(crate) newest: watch::Receiver<Arc<Service>>,
     pub(crate) buffers: Arc<Buffers>,
@@ -71,7 +73,7 @@ impl Visit {
             let taken = if alone {
                 self.pool.take_new().await
             } else {
-                self.pool.take().await
+                self.pool.take(self.wanted(asked.request)).await
             };
             let mut lent = taken.map_err(|error| dial_failure(&error))?;
             record.connection = Some(lent.id());
@@ -102,6 +104,12 @@ impl Visit {
                 }
             }
         }
+    }
+
+    /// A download wants the connection whose window those before it have opened, an upload one that is hot.
+    fn wanted(&self, request: &RequestHead) -> Option<u64> {
+        let download = matches!(request.method.as_str(), "GET" | "HEAD");
+        self.before.filter(|_| download)
     }
 
     /// Looks at both connections once the client's first data has flowed.
