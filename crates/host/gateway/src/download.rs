@@ -69,7 +69,7 @@ impl Gateway {
             // Parts of a multipart upload, several ranges, ranges that are none: the origin knows.
             _ if asked.query("partNumber").is_some() => None,
             None | Some(Wanted::Last(_)) => None,
-            Some(Wanted::Between(first, last)) if last - first < plan.part => None,
+            Some(Wanted::Between(first, last)) if last - first < plan.first => None,
             Some(wanted) => Some(wanted),
         };
         let mut reading = Reading::of(asked, rule);
@@ -85,7 +85,7 @@ impl Gateway {
             Wanted::All | Wanted::Last(_) => 0,
         };
         let opened = self
-            .open(&reading, conditions.clone(), first, first + plan.part - 1)
+            .open(&reading, conditions.clone(), first, first + plan.first - 1)
             .await?;
         let (status, range) = (opened.head.status, opened.range);
         if status == StatusCode::RANGE_NOT_SATISFIABLE && wanted == Wanted::All {

@@ -11,6 +11,10 @@ use units::Rate;
 pub(crate) const SMALLEST_PART: u64 = 5 << 20;
 /// Below this a range's request costs more than its bytes.
 pub(crate) const SMALLEST_RANGE: u64 = 256 << 10;
+/// Over a long path nobody knows yet what a connection brings.
+pub(crate) const FIRST_RANGE: u64 = 1 << 20;
+/// From here on a path is long.
+const LONG: Duration = Duration::from_millis(20);
 /// Ranges are about so long where many are needed.
 const USUAL_RANGE: u64 = 768 << 10;
 /// Parts begin at this size where few are needed: below, the cost per request shows even on a LAN.
@@ -61,8 +65,10 @@ struct Window {
 /// How an object is cut, and how much of it is under way at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Plan {
-    /// Bytes of a part or a range.
+    /// Bytes of a part, or of a range at most.
     pub(crate) part: u64,
+    /// Bytes of the range that is asked for before the object's length is known: smaller objects take one request.
+    pub(crate) first: u64,
     /// Parts at the same time.
     pub(crate) parallel: usize,
     /// Bytes asked for, or taken from the client, that have not been passed on.
@@ -173,10 +179,17 @@ impl Plan {
         let held = held(rtt, rate);
         let lanes = held.map_or(memory / USUAL_PART, |held| 2 * held / USUAL_RANGE + 2);
         let plan = Self::of(held, lanes, SMALLEST_RANGE, memory, most);
-        let together = held.map_or(memory, |held| 2 * held).min(memory / 5 * 2);
+        // Over a short path a request costs more than what waits.
+        let Some(held) = held.filter(|_| rtt >= Some(LONG)) else {
+            return plan;
+        };
+        let together = (2 * held).min(memory / 5 * 2);
         let part = together / plan.parallel as u64;
-        let part = part.clamp(SMALLEST_RANGE, plan.part);
-        Self { part, ..plan }
+        Self {
+            part: part.clamp(SMALLEST_RANGE, plan.part),
+            first: plan.first.min(FIRST_RANGE),
+            ..plan
+        }
     }
 
     /// A part is half of what the path holds, so that the round trip at its end costs little of the others, unless
@@ -190,6 +203,7 @@ impl Plan {
         let part = (part / CHUNK * CHUNK).max(least);
         Self {
             part,
+            first: part,
             parallel: usize::try_from(lanes).unwrap_or(usize::MAX),
             memory,
         }
@@ -238,6 +252,12 @@ mod tests {
         assert_eq!(back.part, MEMORY / 5 * 2 / 32);
         let back = Plan::ranges(rtt, rate, MEMORY, 64);
         assert_eq!((back.part, back.parallel), (MEMORY / 5 * 2 / 64, 64));
+        assert_eq!(back.first, FIRST_RANGE);
+        let (rtt, rate) = known(1, 1000);
+        let near = Plan::ranges(rtt, rate, MEMORY, 64);
+        assert_eq!((near.part, near.first), (USUAL_PART, USUAL_PART));
+        let unknown = Plan::ranges(None, None, MEMORY, 64);
+        assert_eq!((unknown.part, unknown.first), (USUAL_PART, USUAL_PART));
     }
 
     #[test]

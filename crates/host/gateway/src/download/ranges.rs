@@ -26,14 +26,12 @@ use super::{ContentRange, Reading, content_range, range_header};
 use crate::failed::Failed;
 use crate::gateway::Gateway;
 use crate::origin::{Line, Pieces};
-use crate::path::{Plan, SMALLEST_RANGE};
+use crate::path::{FIRST_RANGE, Plan, SMALLEST_RANGE};
 use crate::upload::parts::Leave;
 use progress::{AT_THE_END, BESIDE_OTHERS, Progress, slowest, usual};
 
 /// What is here already is handed over in less.
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// Who has yet to show what it brings begins with about this: the more of them are in slow start, the sooner the path is full.
-const FIRST: u64 = 1 << 20;
 /// Of so many ranges most tell what is usual.
 const RATES: usize = 32;
 /// Where no answer has told the round-trip time.
@@ -317,11 +315,11 @@ impl State {
         (self.next < end && fits).then_some(end)
     }
 
-    /// From half of [`FIRST`] to three halves, the later the longer: those who begin together must not all rest for a round trip
+    /// From half of [`FIRST_RANGE`] to three halves, the later the longer: those who begin together must not all rest for a round trip
     /// at the same time.
     fn first_length(&self, plan: Plan) -> u64 {
         let all = plan.parallel as u64;
-        let length = FIRST / 2 + FIRST * (self.begun % all) / all;
+        let length = FIRST_RANGE / 2 + FIRST_RANGE * (self.begun % all) / all;
         length.min(plan.memory / all)
     }
 

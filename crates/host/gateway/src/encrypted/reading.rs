@@ -264,7 +264,7 @@ impl Gateway {
         let (body, range) = if let Some(fits) = fits {
             fits
         } else {
-            let end = last.min(first + stored_part(plan) - 1);
+            let end = last.min(first + stored_first(plan) - 1);
             let opened = self.open(reading, HeaderMap::new(), first, end).await?;
             let range = opened
                 .range
@@ -283,7 +283,7 @@ impl Gateway {
 /// The range to ask for before anything is known about the object.
 fn first_guess(wanted: Wanted, plan: Plan) -> Result<HeaderValue, Failed> {
     let from = |first: u64| first / CHUNK * SEALED;
-    let far = |first: u64| from(first) + stored_part(plan) - 1;
+    let far = |first: u64| from(first) + stored_first(plan) - 1;
     match wanted {
         Wanted::All => range_header(0, far(0)),
         Wanted::From(first) => range_header(from(first), far(first)),
@@ -293,7 +293,7 @@ fn first_guess(wanted: Wanted, plan: Plan) -> Result<HeaderValue, Failed> {
         }
         Wanted::Last(count) => {
             // Chunks that hold them, wherever they begin, and as much as is read at once.
-            let count = count.min(plan.part);
+            let count = count.min(plan.first);
             let stored = (count.div_ceil(CHUNK) + 1) * SEALED;
             HeaderValue::from_str(&format!("bytes=-{stored}"))
                 .map_err(|_| Failed::internal("a range cannot be written"))
@@ -301,9 +301,9 @@ fn first_guess(wanted: Wanted, plan: Plan) -> Result<HeaderValue, Failed> {
     }
 }
 
-/// Stored bytes of a part's plaintext.
-fn stored_part(plan: Plan) -> u64 {
-    plan.part / CHUNK * SEALED
+/// Stored bytes of the first range's plaintext.
+fn stored_first(plan: Plan) -> u64 {
+    plan.first / CHUNK * SEALED
 }
 
 /// First and last byte of `wanted`; of an empty object 0 and 0, which stand for none.
