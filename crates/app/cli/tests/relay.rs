@@ -7,7 +7,6 @@ mod common;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use common::{longhaul, run};
+use common::{longhaul, run, socket_activated};
 
 /// Longer than anything here takes on a busy machine; only a hang meets it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -517,18 +516,7 @@ fn a_listener_that_the_supervisor_has_opened_is_taken_over() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
-    // As systemd does it: the socket is descriptor 3, and the variables are for this process.
-    let mut command = Command::new("sh");
-    command
-        .args([
-            "-c",
-            "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"",
-            "sh",
-        ])
-        .arg(longhaul().get_program())
-        .args(["relay", "tcp", &address.to_string()])
-        .args([&service.local_addr().unwrap().to_string(), "--json"])
-        .stdin(OwnedFd::from(listener.try_clone().unwrap()));
+    let mut command = socket_activated(&listener, "tcp", service.local_addr().unwrap());
     // Nobody is turned away while it starts: this waits in the kernel's queue.
     let mut client = TcpStream::connect(address).unwrap();
     let relay = Relay::start(&mut command);

@@ -9,7 +9,6 @@ mod common;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -20,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use common::longhaul;
+use common::{longhaul, socket_activated};
 
 /// Longer than anything here takes on a busy machine; only a hang meets it.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -218,6 +217,24 @@ fn fill(relay: &OnAFullDisk) -> u64 {
     })
 }
 
+/// Waits for the line that tells of the loss and has this word; how many lines were lost.
+fn told_of(relay: &OnAFullDisk, word: &str) -> u64 {
+    let lost = relay.lost();
+    converse(relay.address).unwrap();
+    let warning = wait_for("the loss is told of", || {
+        let log = relay.log();
+        log.lines()
+            .find(|line| line.contains(word))
+            .map(str::to_owned)
+    });
+    assert!(
+        warning.contains(&format!("{lost} events were lost")),
+        "{warning}, {lost} counted"
+    );
+    assert!(warning.contains("No space left on device"), "{warning}");
+    lost
+}
+
 #[test]
 fn a_full_disk_costs_events_and_no_connection_and_is_told_of_once_and_counted() {
     let service = echo();
@@ -236,19 +253,7 @@ fn a_full_disk_costs_events_and_no_connection_and_is_told_of_once_and_counted() 
     );
 
     fs::remove_file(relay.disk.join("filler")).unwrap();
-    let lost = relay.lost();
-    converse(relay.address).unwrap();
-    let warning = wait_for("the loss is told of", || {
-        let log = relay.log();
-        log.lines()
-            .find(|line| line.contains("events-lost"))
-            .map(str::to_owned)
-    });
-    assert!(
-        warning.contains(&format!("{lost} events were lost")),
-        "{warning}, {lost} counted"
-    );
-    assert!(warning.contains("No space left on device"), "{warning}");
+    let lost = told_of(&relay, "events-lost");
     converse(relay.address).unwrap();
     wait_for("events are written again", || {
         let log = relay.log();
@@ -270,19 +275,7 @@ fn a_log_on_a_full_disk_costs_its_lines_and_no_connection() {
     let relay = OnAFullDisk::start(service, "stderr", &[]);
     fill(&relay);
     fs::remove_file(relay.disk.join("filler")).unwrap();
-    let lost = relay.lost();
-    converse(relay.address).unwrap();
-    let warning = wait_for("the loss is told of", || {
-        let log = relay.log();
-        log.lines()
-            .find(|line| line.contains("[events-lost]"))
-            .map(str::to_owned)
-    });
-    assert!(
-        warning.contains(&format!("{lost} events were lost")),
-        "{warning}, {lost} counted"
-    );
-    assert!(warning.contains("No space left on device"), "{warning}");
+    told_of(&relay, "[events-lost]");
 }
 
 /// As `Restart=always` does it: whenever the relay is gone, another is started with the same socket.
@@ -340,21 +333,9 @@ impl Drop for Supervisor {
     }
 }
 
-/// A relay that gets its listening socket as systemd gives it: descriptor 3, and variables for this process.
 fn relay_with(socket: &TcpListener, service: SocketAddr, mode: &str) -> Command {
-    let mut command = Command::new("sh");
-    command
-        .args([
-            "-c",
-            "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"",
-            "sh",
-        ])
-        .arg(longhaul().get_program())
-        .args(["relay", mode, &socket.local_addr().unwrap().to_string()])
-        .args([&service.to_string(), "--json"])
-        .stdin(OwnedFd::from(socket.try_clone().unwrap()))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    let mut command = socket_activated(socket, mode, service);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     if mode == "http" {
         command.args(["--prime", "off", "--pool-min-idle", "1"]);
     }

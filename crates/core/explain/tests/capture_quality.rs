@@ -2,25 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+#[path = "support/text.rs"]
+mod text;
+
 use std::fmt::Write as _;
 
-use capture::Observations;
-use connections::Tracker;
-use longhaul_explain::{Options, explain};
-use record::explain::{Capture, Document};
+use record::explain::Document;
 
-fn explained(text: &str) -> Document {
-    let mut observations = Observations::new(text.as_bytes());
-    let mut tracker = Tracker::new();
-    while let Some(observation) = observations.next_observation().unwrap() {
-        tracker.observe(&observation);
-    }
-    let options = Options {
-        captures: vec![Capture::default()],
-        ..Options::default()
-    };
-    explain(&tracker.finish(), options)
-}
+use text::explained;
 
 /// Requests of 100 B and their answers of 1000 B in turn, 13 ms after each other, by a clock that ticks so; the answers
 /// to `lacking` requests are not in the capture.

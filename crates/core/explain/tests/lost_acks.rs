@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-use capture::Observations;
-use connections::Tracker;
-use longhaul_explain::{Options, explain};
+#[path = "support/text.rs"]
+mod text;
+
 use record::LimitName;
-use record::explain::{Capture, Direction, Document};
+use record::explain::{Direction, Document};
+
+use text::explained;
 
 /// A download over 200 ms, captured at the client: after two segments the server stands still for a second, says the
 /// first one again, and goes on `late_ms` after the client has acknowledged that.
@@ -77,16 +79,7 @@ fn download(late_ms: u64) -> Document {
         ),
     ]
     .concat();
-    let mut observations = Observations::new(text.as_bytes());
-    let mut tracker = Tracker::new();
-    while let Some(observation) = observations.next_observation().unwrap() {
-        tracker.observe(&observation);
-    }
-    let options = Options {
-        captures: vec![Capture::default()],
-        ..Options::default()
-    };
-    explain(&tracker.finish(), options)
+    explained(&text)
 }
 
 fn down(document: &Document) -> &Direction {

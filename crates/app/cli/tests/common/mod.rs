@@ -10,6 +10,8 @@
 pub mod trunk;
 
 use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,6 +23,23 @@ use tempfile::TempDir;
 pub fn longhaul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+}
+
+/// `relay` in this mode towards `service`, with its listening socket as systemd gives it: descriptor 3, and variables for this
+/// process.
+pub fn socket_activated(socket: &TcpListener, mode: &str, service: SocketAddr) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"",
+            "sh",
+        ])
+        .arg(longhaul().get_program())
+        .args(["relay", mode, &socket.local_addr().unwrap().to_string()])
+        .args([&service.to_string(), "--json"])
+        .stdin(OwnedFd::from(socket.try_clone().unwrap()));
     command
 }
 

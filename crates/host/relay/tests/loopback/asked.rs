@@ -9,7 +9,6 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::harness::{
     Relay, digest, listen, nobody, noise, read_exactly, read_head, read_to_end, within,
 };
-use crate::tls::done;
 
 fn options(to: &[&str]) -> TcpOptions {
     TcpOptions {
@@ -62,7 +61,7 @@ async fn a_socks5_client_is_connected_to_the_name_that_it_asks_for() {
     let reply = within(read_exactly(&mut client, 10)).await;
     assert_eq!(reply[..4], [5, 0, 0, 1]);
     within(talk(client, &server)).await;
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(done.ended_by, EndedBy::Completed);
     let asked_for = format!("localhost:{}", address.port());
     assert_eq!(done.asked_for, Some(asked_for));
@@ -96,7 +95,7 @@ async fn nobody_gets_where_the_list_does_not_lead() {
         let head = within(read_head(&mut client)).await;
         assert!(head.starts_with("HTTP/1.1 403"), "{target}: {head}");
         assert!(within(read_to_end(&mut client)).await.is_empty());
-        let done = done(&mut relay).await;
+        let done = relay.connection_done().await;
         assert_eq!(
             (done.ended_by, done.phase),
             (EndedBy::Client, Phase::Connecting)
@@ -134,7 +133,7 @@ async fn a_target_that_is_not_there_is_told_in_the_clients_own_language() {
             .await
             .starts_with("HTTP/1.1 502")
     );
-    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Server);
+    assert_eq!(relay.connection_done().await.ended_by, EndedBy::Server);
     let mut client = relay.connect().await;
     client.write_all(&[5, 1, 0]).await.unwrap();
     let asking = socks5_request("127.0.0.1", address.port());
@@ -219,7 +218,7 @@ async fn a_client_that_speaks_something_else_is_shown_out() {
         // A reset, where the relay had not read all that was said.
         let _ = within(client.read_to_end(&mut answer)).await;
         assert!(answer.starts_with(answered.as_bytes()), "{answer:?}");
-        let done = done(&mut relay).await;
+        let done = relay.connection_done().await;
         assert_eq!(
             (done.ended_by, done.phase),
             (EndedBy::Client, Phase::Asking)

@@ -104,11 +104,7 @@ async fn where_no_target_is_there_the_client_is_reset_and_the_last_reason_told()
     close(second);
     let mut relay = start(options).await;
     assert!(relay.end_of_newcomer().await.is_err());
-    let done = relay.event(|event| match event {
-        Event::ConnectionDone(done) => Some(done.clone()),
-        _ => None,
-    });
-    let done = within(done).await;
+    let done = relay.connection_done().await;
     assert_eq!(done.ended_by, EndedBy::Server);
     assert!(done.error.unwrap().contains("refused"));
 }

@@ -12,7 +12,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use longhaul_relay::{Config, Event, HttpOptions, Order, RunError};
+use longhaul_relay::{Config, ConnectionDone, Event, HttpOptions, Order, RunError};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -118,6 +118,15 @@ impl Relay {
     pub(crate) async fn request_done(&mut self) -> Event {
         self.event(|event| matches!(event, Event::RequestDone { .. }).then(|| event.clone()))
             .await
+    }
+
+    /// The next connection that is over.
+    pub(crate) async fn connection_done(&mut self) -> ConnectionDone {
+        let done = self.event(|event| match event {
+            Event::ConnectionDone(done) => Some((**done).clone()),
+            _ => None,
+        });
+        within(done).await
     }
 
     /// Returns the event that says what became of it.

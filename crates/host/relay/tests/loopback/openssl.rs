@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::process::{Child, Command};
 
 use crate::harness::{Relay, listen, within};
-use crate::tls::{Site, both, done, start};
+use crate::tls::{Site, both, start};
 
 /// Ends with the test that started it.
 fn openssl() -> Command {
@@ -77,7 +77,7 @@ async fn its_client_is_served_with_both_versions() {
         within(stdout.read_to_string(&mut told)).await.unwrap();
         assert_eq!(told, "goodbye");
         drop((stdin, server));
-        let tls = done(&mut relay).await.client_tls.unwrap();
+        let tls = relay.connection_done().await.client_tls.unwrap();
         assert_eq!(tls.version, version);
         // OpenSSL 3.0 knows no hybrid.
         assert_eq!(tls.group.as_deref(), Some("X25519"));
@@ -103,7 +103,7 @@ async fn its_server_is_spoken_to_with_both_versions_and_sessions_are_taken_up_ag
             client.shutdown().await.unwrap();
             // It ends with close_notify, or the relay would have reset this.
             within(client.read_to_end(&mut Vec::new())).await.unwrap();
-            let done = done(&mut relay).await;
+            let done = relay.connection_done().await;
             assert_eq!(done.ended_by, EndedBy::Completed, "{:?}", done.error);
             let tls = done.server_tls.unwrap();
             assert_eq!((tls.version.as_str(), tls.resumed), (version, resumed));
@@ -122,7 +122,7 @@ async fn its_server_of_the_older_version_is_refused_by_the_profile_for_object_st
     options.tls_profile = Some(TlsProfile::S3);
     let mut relay = start(options).await;
     assert!(relay.end_of_newcomer().await.is_err());
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(
         (done.ended_by, done.phase),
         (EndedBy::Server, Phase::ServerHandshake)

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use longhaul_relay::{Config, EndedBy, Event, HttpOptions, TcpOptions};
+use longhaul_relay::{Config, EndedBy, HttpOptions, TcpOptions};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::harness::{Origin, Relay, close, listen, once, plain, within};
@@ -104,11 +104,7 @@ async fn a_service_that_is_not_offered_is_the_servers_doing() {
     zone.offers(SERVICE, 600, &[(0, 0, 0, ".")]);
     let mut relay = Relay::start_with(Config::tcp(options(&zone)).unwrap()).await;
     assert!(relay.end_of_newcomer().await.is_err());
-    let done = relay.event(|event| match event {
-        Event::ConnectionDone(done) => Some(done.clone()),
-        _ => None,
-    });
-    let done = within(done).await;
+    let done = relay.connection_done().await;
     assert_eq!(done.ended_by, EndedBy::Server);
     assert!(done.error.unwrap().contains("is not offered"));
 }

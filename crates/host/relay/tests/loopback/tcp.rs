@@ -3,9 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-use longhaul_relay::{
-    Config, ConnectionDone, EndedBy, Event, Phase, ProxyVersion, Stage, TcpOptions,
-};
+use longhaul_relay::{Config, EndedBy, Event, Phase, ProxyVersion, Stage, TcpOptions};
 use profile::Side;
 use rustix::net::{SendFlags, send};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,14 +33,6 @@ async fn chain() -> (TcpStream, TcpStream, Relay) {
     (client, server, relay)
 }
 
-async fn done(relay: &mut Relay) -> ConnectionDone {
-    let done = relay.event(|event| match event {
-        Event::ConnectionDone(done) => Some((**done).clone()),
-        _ => None,
-    });
-    within(done).await
-}
-
 /// What reading up to the end of a connection comes to.
 async fn end_of(stream: &mut TcpStream) -> io::Result<usize> {
     let mut bytes = Vec::new();
@@ -69,7 +59,7 @@ async fn bulk_in_both_directions_at_once_arrives_unchanged() {
     let (at_client, at_server) = within(both).await;
     assert_eq!(at_client, expected_down);
     assert_eq!(at_server, expected_up);
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!((done.bytes_up, done.bytes_down), (40_000_000, 30_000_000));
     assert_eq!(done.ended_by, EndedBy::Completed);
     assert_eq!(done.phase, Phase::Closing);
@@ -102,7 +92,7 @@ async fn a_half_close_is_passed_on_and_leaves_the_other_direction_open() {
     assert_eq!(within(read_exactly(&mut client, 6)).await, b"answer");
     drop(server);
     assert_eq!(end_of(&mut client).await.unwrap(), 0);
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(done.closed_first, Some(Side::Client));
     assert_eq!(done.error, None);
 }
@@ -114,7 +104,7 @@ async fn a_reset_of_either_side_is_a_reset_on_the_other() {
     drop(client);
     let error = end_of(&mut server).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    let reset = done(&mut relay).await;
+    let reset = relay.connection_done().await;
     assert_eq!(
         (reset.ended_by, reset.phase),
         (EndedBy::Client, Phase::Data)
@@ -125,7 +115,7 @@ async fn a_reset_of_either_side_is_a_reset_on_the_other() {
     drop(server);
     let error = end_of(&mut client).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Server);
+    assert_eq!(relay.connection_done().await.ended_by, EndedBy::Server);
 }
 
 #[tokio::test]
@@ -136,7 +126,7 @@ async fn a_reset_after_a_half_close_is_seen_though_nobody_reads_from_that_side()
     client.set_zero_linger().unwrap();
     drop(client);
     // The server still may send; what it learns is that nobody is there any more.
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(
         (done.ended_by, done.phase),
         (EndedBy::Client, Phase::Closing)
@@ -172,7 +162,7 @@ async fn a_reset_is_seen_while_the_other_side_takes_nothing() {
     within(fill).await;
     client.set_zero_linger().unwrap();
     drop(client);
-    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Client);
+    assert_eq!(relay.connection_done().await.ended_by, EndedBy::Client);
     drop(server);
 }
 
@@ -196,7 +186,7 @@ async fn a_target_that_refuses_resets_the_client() {
     let mut relay = start(options(target)).await;
     let error = relay.end_of_newcomer().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(
         (done.ended_by, done.phase),
         (EndedBy::Server, Phase::Connecting)
@@ -217,7 +207,7 @@ async fn silence_beyond_its_limit_resets_both_sides() {
         let error = end_of(stream).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
-    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Timeout);
+    assert_eq!(relay.connection_done().await.ended_by, EndedBy::Timeout);
 }
 
 #[tokio::test]
@@ -245,7 +235,7 @@ async fn a_proxy_header_is_taken_off_and_one_of_the_other_version_put_on() {
         expected
     );
     drop((client, server));
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(done.stands_for, Some("192.0.2.1:4711".parse().unwrap()));
     assert_eq!(done.bytes_up, 5);
 }
@@ -258,7 +248,7 @@ async fn a_client_without_its_proxy_header_reaches_nobody() {
     let mut relay = start(options).await;
     let mut client = relay.connect().await;
     client.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(
         (done.ended_by, done.phase),
         (EndedBy::Client, Phase::ProxyHeader)
@@ -312,7 +302,7 @@ async fn stopping_waits_for_connections_and_resets_what_is_left_at_the_deadline(
     client.write_all(b"still").await.unwrap();
     assert_eq!(within(read_exactly(&mut server, 5)).await, b"still");
     drop((client, server));
-    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Completed);
+    assert_eq!(relay.connection_done().await.ended_by, EndedBy::Completed);
 
     let (listener, target) = listen().await;
     let mut options = options(target);

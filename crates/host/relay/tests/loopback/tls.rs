@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_relay::{
-    Authority, Config, ConnectionDone, EndedBy, Event, Phase, TlsCertificate, TlsOptions,
-    TlsRouteOptions, Upstream,
+    Authority, Config, EndedBy, Phase, TlsCertificate, TlsOptions, TlsRouteOptions, Upstream,
 };
 use rustls::client::WantsClientCert;
 use rustls::crypto::aws_lc_rs;
@@ -152,14 +151,6 @@ pub(crate) async fn accept(listener: &TcpListener, acceptor: &TlsAcceptor) -> Tl
     acceptor.accept(stream).await.unwrap().into()
 }
 
-pub(crate) async fn done(relay: &mut Relay) -> ConnectionDone {
-    let done = relay.event(|event| match event {
-        Event::ConnectionDone(done) => Some((**done).clone()),
-        _ => None,
-    });
-    within(done).await
-}
-
 /// Sends all bytes and the end, and returns the digest of what came until the peer's end.
 async fn exchange(stream: impl AsyncRead + AsyncWrite + Send + 'static, bytes: Vec<u8>) -> String {
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -188,7 +179,7 @@ async fn bytes_of_every_size_arrive_unchanged_with_tls_on_both_sides() {
         .await;
         let both = async { tokio::join!(exchange(client, up), exchange(server, down)) };
         assert_eq!(within(both).await, (at_client, at_server));
-        let done = done(&mut relay).await;
+        let done = relay.connection_done().await;
         assert_eq!((done.ended_by, done.error), (EndedBy::Completed, None));
         assert_eq!(done.bytes_up, size as u64);
         let tls = done.client_tls.unwrap();
@@ -257,7 +248,7 @@ async fn a_stream_without_close_notify_is_a_reset_and_never_an_end() {
     let mut got = Vec::new();
     let error = within(client.read_to_end(&mut got)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!((done.ended_by, done.phase), (EndedBy::Server, Phase::Data));
     assert!(done.error.unwrap().contains("close_notify"));
 }
@@ -277,7 +268,7 @@ async fn a_server_whose_authority_is_not_trusted_gets_no_byte() {
         within(async { tokio::join!(connect(&relay, &connector), refused) }).await;
     let error = within(client.read_u8()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(
         (done.ended_by, done.phase),
         (EndedBy::Server, Phase::ServerHandshake)
@@ -294,7 +285,7 @@ async fn a_client_without_the_certificate_that_is_asked_for_does_not_reach_the_s
     // With 1.3 the client has finished before the relay refuses; reading tells.
     let mut client = connect(&relay, &site.connector()).await;
     assert!(within(client.read_u8()).await.is_err());
-    let done = done(&mut relay).await;
+    let done = relay.connection_done().await;
     assert_eq!(
         (done.ended_by, done.phase, done.server),
         (EndedBy::Client, Phase::ClientHandshake, None)
@@ -368,7 +359,7 @@ async fn each_side_shows_its_certificate_where_the_other_asks_and_secrets_go_to_
     assert_eq!(shown[0], site.chain()[0]);
     let both = async { tokio::join!(exchange(client, noise(9)), exchange(server, noise(9))) };
     assert_eq!(within(both).await.0, digest(&noise(9)));
-    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Completed);
+    assert_eq!(relay.connection_done().await.ended_by, EndedBy::Completed);
     let log = std::fs::read_to_string(&key_log).unwrap();
     // Four secrets of traffic and an exporter's for each of the two sessions.
     for label in ["CLIENT_TRAFFIC_SECRET_0 ", "SERVER_TRAFFIC_SECRET_0 "] {
@@ -392,5 +383,5 @@ async fn a_client_that_ends_without_close_notify_is_a_reset_for_the_server() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    assert_eq!(done(&mut relay).await.ended_by, EndedBy::Client);
+    assert_eq!(relay.connection_done().await.ended_by, EndedBy::Client);
 }
