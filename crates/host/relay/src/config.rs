@@ -138,6 +138,9 @@ pub struct Target {
 pub struct PoolLimits {
     /// Connections made ahead of use.
     pub min_idle: usize,
+    /// More of them where the path's rate is known: as many as hold the path twice with their windows. See
+    /// [`HttpRelay::min_idle`].
+    pub fill_path: bool,
     /// Connections at the same time; requests beyond them wait.
     pub max_connections: usize,
     /// A connection older than this is closed instead of used again.
@@ -488,6 +491,9 @@ impl Front {
     }
 }
 
+/// More connections than this are not made to fill a path: each costs twice its window.
+const MOST_FILLING: usize = 32;
+
 impl HttpRelay {
     /// What both windows of a hot connection hold on a path of this round-trip time.
     ///
@@ -504,6 +510,24 @@ impl HttpRelay {
             Some(product.clamp(Bytes::kib(64), Bytes::mib(3)))
         };
         configured.or_else(derived).unwrap_or(Bytes::mib(2))
+    }
+
+    /// Connections made ahead of use, on a path of this round-trip time.
+    ///
+    /// To fill the path they hold it twice: each rests for one round trip at the end of what it carries, until the
+    /// answer is here.
+    #[must_use]
+    pub fn min_idle(&self, rtt: Option<Duration>) -> usize {
+        let pool = &self.pool;
+        let filling = || {
+            let rtt = rtt.filter(|_| pool.fill_path)?;
+            let held = self.path_rate?.checked_mul(rtt)?;
+            let connections = held.get().saturating_mul(2) / self.hot_window(rtt).get().max(1);
+            usize::try_from(connections).ok()
+        };
+        let most = MOST_FILLING.min(pool.max_connections);
+        let filling = filling().unwrap_or(0).min(most);
+        pool.min_idle.max(filling)
     }
 }
 

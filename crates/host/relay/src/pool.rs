@@ -2,22 +2,26 @@
 //!
 //! The pool keeps a minimum of idle connections, each primed ([`prime`]) until its windows hold what an
 //! upload needs. Requests take the hottest and youngest one and bring it back; a download takes the one that
-//! served the same client before, since priming does not open the origin's window, and other downloads do. In
+//! served the same client before, or one that is not primed, since priming does not open the origin's window, and other
+//! downloads do. A long upload
+//! waits a while for a primed one, no longer than a new one would take: beside primed ones a cold one stays slow, and brings its part last of all. In
 //! the background, one task replaces what was lost and re-primes what has cooled, one connection at a time,
 //! because two primings at the path's rate would take the path from each other and from requests.
 
 mod connection;
 mod dial;
 mod keeper;
+mod long;
 pub(crate) mod prime;
 mod traffic;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::HttpRelay;
 use crate::event::{Event, Events};
@@ -27,6 +31,7 @@ use crate::tls::handshakes::Handshakes;
 pub(crate) use connection::{Connection, Temperature};
 pub(crate) use dial::DialError;
 pub(crate) use keeper::keep;
+use long::LongUploads;
 use traffic::Traffic;
 
 use crate::upstream::Group;
@@ -40,6 +45,8 @@ pub(crate) struct Pool {
     /// Whether the kernel forgets congestion windows over idle time, where the algorithm lets it.
     forgets_windows: bool,
     targets: Arc<Group>,
+    /// Round-trip time of the connection made last, in microseconds; 0 before the first.
+    rtt_us: AtomicU64,
     idle: Mutex<Vec<Connection>>,
     /// One permit per connection that may exist.
     slots: Arc<Semaphore>,
@@ -49,8 +56,10 @@ pub(crate) struct Pool {
     lost: Notify,
     /// Told when a connection was brought back, for requests that wait for one.
     returned: Notify,
-    /// How often a connection that came back made the idle ones enough again. The keeper looks too seldom to
-    /// see that between two requests nothing was missing.
+    /// Long uploads that wait for a primed connection.
+    long: LongUploads,
+    /// How often a connection that came back made the idle ones enough again, or went to an upload that waited for it.
+    /// The keeper looks too seldom to see that between two requests nothing was missing.
     refills: AtomicU64,
     stopping: AtomicBool,
     next_id: AtomicU64,
@@ -59,6 +68,18 @@ pub(crate) struct Pool {
     pub(crate) looks: Looks,
     verified: AtomicBool,
     started: Instant,
+}
+
+/// Which connection a request wants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wanted {
+    /// For a download: the one of this name, whose window at the origin its client's last download has opened; or else one
+    /// that is not primed, since priming does nothing for it.
+    Download(Option<u64>),
+    /// A primed one, for an upload of so many bytes.
+    Primed(u64),
+    /// Any, the hottest first.
+    Best,
 }
 
 /// A connection lent to a request. Unless it is brought back, it is closed with this.
@@ -95,10 +116,12 @@ impl Pool {
             handshakes,
             events,
             forgets_windows,
+            rtt_us: AtomicU64::new(0),
             idle: Mutex::default(),
             traffic: Traffic::new(),
             lost: Notify::new(),
             returned: Notify::new(),
+            long: LongUploads::default(),
             refills: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
@@ -110,14 +133,44 @@ impl Pool {
         })
     }
 
-    /// The idle connection that is `wanted`, or else the best one, or a new one, or the next that comes back where
+    /// The idle connection that is `wanted`, or else another one, or a new one, or the next that comes back where
     /// there may be no more.
-    pub(crate) async fn take(self: &Arc<Self>, wanted: Option<u64>) -> Result<Lent, DialError> {
+    pub(crate) async fn take(self: &Arc<Self>, wanted: Wanted) -> Result<Lent, DialError> {
+        if let Wanted::Primed(bytes) = wanted
+            && let Some(lent) = self.take_primed(bytes).await
+        {
+            return Ok(lent);
+        }
         let find = |pool: &Self| pool.take_idle(wanted);
         if let Some((connection, hot)) = find(self) {
             return Ok(self.lend(connection, true, hot));
         }
         self.wait_for(find).await
+    }
+
+    /// A primed connection, or the next that comes back, in the order of asking; `None` where there is none to wait for, or none
+    /// came in time.
+    async fn take_primed(self: &Arc<Self>, bytes: u64) -> Option<Lent> {
+        // What is idle while others wait is on its way to one of them.
+        let mut may_look = !self.long.is_waiting();
+        let _waiting = self.long.wait();
+        let patience = long::slow_start(bytes) * self.rtt().unwrap_or_default();
+        let deadline = Instant::now() + patience;
+        loop {
+            let mut moved = pin!(self.long.moved.notified());
+            // Registered before looking, as in `wait_for`.
+            moved.as_mut().enable();
+            if may_look {
+                if let Some((connection, hot)) = self.find_idle(Connection::is_open) {
+                    return Some(self.lend(connection, true, hot));
+                }
+                if self.long.lent() == 0 {
+                    return None;
+                }
+            }
+            timeout_at(deadline, moved).await.ok()?;
+            may_look = true;
+        }
     }
 
     /// A connection that no request has used, for one that cannot share: HTTP/1.0, or a second try.
@@ -157,12 +210,23 @@ impl Pool {
                 return Ok(self.lend(connection, false, false));
             }
             let _waiting = self.traffic.wait();
-            let wait = tokio::time::timeout_at(deadline, returned);
+            let wait = timeout_at(deadline, returned);
             wait.await.map_err(|_elapsed| DialError::Exhausted {
                 connections: self.relay.pool.max_connections,
                 waited: self.relay.limits.connect_timeout,
             })?;
         }
+    }
+
+    /// How long the path was when it was measured last.
+    fn rtt(&self) -> Option<Duration> {
+        let us = self.rtt_us.load(Ordering::Relaxed);
+        (us > 0).then(|| Duration::from_micros(us))
+    }
+
+    /// Connections kept ready.
+    fn min_idle(&self) -> usize {
+        self.relay.min_idle(self.rtt())
     }
 
     /// Whether requests wait for a connection: then nothing else may hold one.
@@ -201,17 +265,29 @@ impl Pool {
         }
     }
 
-    /// The idle connection that is `wanted`, or the hottest one that is alive, the youngest first (last in, first
-    /// out: what was used last has cooled least), and whether it is hot.
-    fn take_idle(&self, wanted: Option<u64>) -> Option<(Connection, bool)> {
+    /// The idle connection that is `wanted`, or another one.
+    fn take_idle(&self, wanted: Wanted) -> Option<(Connection, bool)> {
+        if let Wanted::Download(before) = wanted {
+            let before = before.and_then(|id| self.find_idle(|one| one.id == id));
+            let found = before.or_else(|| self.find_idle(|one| one.hot_window.is_none()));
+            if found.is_some() {
+                return found;
+            }
+        }
+        self.find_idle(|_| true)
+    }
+
+    /// The hottest idle connection of these that is alive, the youngest first (last in, first out: what was used
+    /// last has cooled least), and whether it is hot.
+    fn find_idle(&self, these: impl Fn(&Connection) -> bool) -> Option<(Connection, bool)> {
         loop {
             let (mut connection, hot) = {
                 let mut idle = self.idle();
-                let wanted = wanted.and_then(|id| idle.iter().rposition(|one| one.id == id));
-                let is_hot = |connection: &Connection| connection.temperature().is_hot();
-                let index = wanted
-                    .or_else(|| idle.iter().rposition(is_hot))
-                    .or_else(|| idle.len().checked_sub(1))?;
+                let is_hot = |one: &Connection| one.temperature().is_hot();
+                let index = idle
+                    .iter()
+                    .rposition(|one| these(one) && is_hot(one))
+                    .or_else(|| idle.iter().rposition(&these))?;
                 let connection = idle.remove(index);
                 let hot = is_hot(&connection);
                 (connection, hot)
@@ -254,6 +330,9 @@ impl Pool {
 
     fn lend(self: &Arc<Self>, connection: Connection, reused: bool, hot: bool) -> Lent {
         self.traffic.arrive();
+        if connection.hot_window.is_some() {
+            self.long.taken();
+        }
         Lent {
             pool: Arc::clone(self),
             connection: Some(connection),
@@ -274,10 +353,15 @@ impl Pool {
             self.close(connection, why);
         } else {
             self.verify_once(&connection);
+            let primed = connection.hot_window.is_some();
             let mut idle = self.idle();
             idle.push(connection);
-            if idle.len() >= self.relay.pool.min_idle {
+            if idle.len() >= self.min_idle() || (primed && self.long.is_waiting()) {
                 self.refills.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(idle);
+            if primed {
+                self.long.moved.notify_one();
             }
         }
         self.returned.notify_one();
@@ -338,28 +422,37 @@ impl Lent {
 
     /// Gives the connection back for the next request.
     pub(crate) fn bring_back(mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            connection.requests += 1;
-            self.pool.traffic.leave();
-            self.pool.put_back(connection);
-        }
+        self.end(Pool::put_back);
     }
 
     /// Closes the connection, saying why.
     pub(crate) fn close(mut self, why: &str) {
-        if let Some(mut connection) = self.connection.take() {
-            connection.requests += 1;
-            self.pool.traffic.leave();
-            self.pool.close(connection, why);
+        self.end(|pool, connection| pool.close(connection, why));
+    }
+
+    fn end(&mut self, with: impl FnOnce(&Pool, Connection)) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
+        let primed = connection.hot_window.is_some();
+        connection.requests += 1;
+        self.pool.traffic.leave();
+        with(&self.pool, connection);
+        // After it may be idle again: who waits for the last one must find it, or hear that there is none.
+        if primed && self.pool.long.left() {
+            let remains = self.pool.idle().iter().any(|one| one.hot_window.is_some());
+            if !remains {
+                self.pool.long.moved.notify_waiters();
+            }
         }
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            self.pool.traffic.leave();
-            self.pool.close(connection, "the request was cut off");
-        }
+        self.end(|pool, connection| pool.close(connection, "the request was cut off"));
     }
 }
+
+#[cfg(test)]
+mod tests;

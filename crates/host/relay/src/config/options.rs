@@ -72,6 +72,8 @@ pub struct PoolOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_idle: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub fill_path: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_connections: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Span>,
@@ -218,6 +220,7 @@ impl PoolOptions {
         let limits = PoolLimits {
             // One for the request that comes, one for the request that comes meanwhile.
             min_idle: self.min_idle.unwrap_or(2),
+            fill_path: self.fill_path.unwrap_or(false),
             // Well below the 8192 that a server of the field reports allows, and above what one
             // client library opens at once (30 to 100).
             max_connections: self.max_connections.unwrap_or(256),

@@ -207,6 +207,29 @@ fn the_hot_window_follows_the_path_where_its_rate_is_known() {
 }
 
 #[test]
+fn a_pool_that_fills_the_path_has_connections_for_twice_what_it_holds() {
+    let far = Some(Duration::from_millis(200));
+    let mut options = options();
+    options.pool.min_idle = Some(8);
+    let count =
+        |options: &HttpOptions, rtt| Config::http(options.clone()).unwrap().http[0].min_idle(rtt);
+    options.path_rate = Some(Rate::mbit_per_s(1_000));
+    assert_eq!(count(&options, far), 8, "it was not asked for");
+    options.pool.fill_path = Some(true);
+    // 25 MB twice, in windows of 3 MiB.
+    assert_eq!(count(&options, far), 15);
+    assert_eq!(count(&options, None), 8, "nothing is known yet");
+    options.path_rate = Some(Rate::mbit_per_s(100));
+    assert_eq!(count(&options, far), 8, "two would do");
+    options.path_rate = Some(Rate::mbit_per_s(100_000));
+    assert_eq!(count(&options, far), 32, "each costs twice its window");
+    options.pool.max_connections = Some(20);
+    assert_eq!(count(&options, far), 20);
+    options.path_rate = None;
+    assert_eq!(count(&options, far), 8);
+}
+
+#[test]
 fn the_example_has_every_default_as_it_is() {
     let example = Config::from_toml(include_str!("../../../../../examples/relay.toml")).unwrap();
     let shortest = |front: &Front, kind: &str| {

@@ -80,6 +80,19 @@ impl Connection {
         }
     }
 
+    /// Whether it was primed, and both windows hold a good part of the target yet: it brings a long upload on its way
+    /// at once. One that losses have cooled does, one whose priming a request has interrupted may not.
+    pub(crate) fn is_open(&self) -> bool {
+        match self.temperature() {
+            Temperature::Hot => true,
+            Temperature::Unprimed => false,
+            Temperature::Cooled { info, target, .. } => {
+                let rests = self.forgets_windows && self.used.elapsed() >= info.rto;
+                !rests && missing(&info, Bytes::new(target.get() / 4)).is_empty()
+            }
+        }
+    }
+
     /// Requests that the origin has counted on it.
     pub(crate) fn asked(&self) -> u64 {
         self.requests + self.primings

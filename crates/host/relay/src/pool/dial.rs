@@ -107,6 +107,8 @@ impl Pool {
         let info = TcpInfo::of(&stream).map_err(|source| DialError::Inspect { peer, source })?;
         self.pace(&stream, &info, peer)
             .map_err(|source| DialError::Pace { peer, source })?;
+        let rtt = u64::try_from(info.rtt.as_micros()).unwrap_or(u64::MAX);
+        self.rtt_us.store(rtt.max(1), Ordering::Relaxed);
         let stream = self.shake_hands(stream, peer, deadline).await?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.emit(Event::Connected {

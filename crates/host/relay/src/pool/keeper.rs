@@ -159,7 +159,8 @@ impl Keeper {
     fn wants_another(&mut self) -> bool {
         let limits = &self.pool.relay.pool;
         let idle = self.pool.idle().len();
-        if idle >= limits.min_idle {
+        let min_idle = self.pool.min_idle();
+        if idle >= min_idle {
             self.shortage = None;
             return false;
         }
@@ -169,7 +170,7 @@ impl Keeper {
             Some((since, before)) if before == refills => since,
             Some(_) | None => self.shortage.insert((Instant::now(), refills)).0,
         };
-        let lasting = open < limits.min_idle || since.elapsed() >= SHORTAGE;
+        let lasting = open < min_idle || since.elapsed() >= SHORTAGE;
         lasting && open < limits.max_connections && Instant::now() >= self.dialling_from
     }
 
@@ -214,8 +215,10 @@ impl Keeper {
     fn take_cooled(&mut self) -> Option<Connection> {
         let affordable = self.budget.holds();
         let limit = self.origin_limit();
+        let enough = self.pool.min_idle();
         let mut idle = self.pool.idle();
         let mut found = None;
+        let mut hot = self.pool.long.lent();
         for (index, connection) in idle.iter_mut().enumerate() {
             if priming_requests_left(limit, connection) < FEWEST_REQUESTS {
                 continue;
@@ -223,7 +226,10 @@ impl Keeper {
             let forgets = connection.forgets_windows;
             match connection.temperature() {
                 // Where every use is followed by cooling, one event tells it.
-                Temperature::Hot => connection.told_cool &= forgets,
+                Temperature::Hot => {
+                    hot += 1;
+                    connection.told_cool &= forgets;
+                }
                 // Those that priming gave up on have a target too, and count as cooled.
                 Temperature::Unprimed => found = found.or(Some(index)),
                 Temperature::Cooled { info, target, why } => {
@@ -244,7 +250,8 @@ impl Keeper {
                 }
             }
         }
-        let index = found?;
+        // What downloads have brought beyond those that are kept ready serves as it is.
+        let index = found.filter(|_| hot < enough)?;
         if affordable {
             return Some(idle.remove(index));
         }
@@ -362,7 +369,7 @@ impl Keeper {
 
     fn tell_ready(&mut self) {
         let idle = self.pool.idle();
-        if self.ready || idle.len() < self.pool.relay.pool.min_idle {
+        if self.ready || idle.len() < self.pool.min_idle() {
             return;
         }
         let connections = idle.len();

@@ -12,12 +12,16 @@ use super::record::Record;
 use crate::buffer::{Buffer, Buffers};
 use crate::event::{EndedBy, Phase};
 use crate::exchange::{Exchange, Failure, Finished};
+use crate::http::body::Body;
 use crate::http::request::RequestHead;
-use crate::pool::{DialError, Lent, Pool};
+use crate::pool::{DialError, Lent, Pool, Wanted};
 use crate::server::Service;
 
 /// Connections on which a request may be tried before giving up.
 const ATTEMPTS: usize = 3;
+
+/// From so many bytes on an upload is long: a new connection takes three more round trips for them than a primed one.
+const LONG: u64 = 64 << 10;
 
 /// A client that is here, whatever it speaks.
 #[derive(Clone)]
@@ -106,10 +110,13 @@ impl Visit {
         }
     }
 
-    /// A download wants the connection whose window those before it have opened, an upload one that is hot.
-    fn wanted(&self, request: &RequestHead) -> Option<u64> {
-        let download = matches!(request.method.as_str(), "GET" | "HEAD");
-        self.before.filter(|_| download)
+    /// A download wants the connection whose window those before it have opened, a long upload one that is primed.
+    fn wanted(&self, request: &RequestHead) -> Wanted {
+        match (request.method.as_str(), request.body()) {
+            ("GET" | "HEAD", _) => Wanted::Download(self.before),
+            (_, Body::Length(bytes)) if bytes >= LONG => Wanted::Primed(bytes),
+            _ => Wanted::Best,
+        }
     }
 
     /// Looks at both connections once the client's first data has flowed.
