@@ -54,6 +54,8 @@ pub struct OriginAddress {
     pub via: String,
     /// Whether the origin speaks TLS. The gateway does not: whoever stands at `via` does.
     pub tls: bool,
+    /// Who may sign its certificate; `None`: whom this host trusts.
+    pub authority_file: Option<PathBuf>,
 }
 
 /// An access key and its secret.

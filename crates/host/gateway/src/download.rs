@@ -113,15 +113,7 @@ impl Gateway {
                 head.headers.insert(CONTENT_RANGE, shown);
             }
         }
-        let delivery = Delivery::begin(
-            self,
-            &reading,
-            &head.headers,
-            opened.body,
-            range,
-            last,
-            plan,
-        );
+        let delivery = Delivery::begin(self, &reading, &head.headers, opened.body, range, last);
         let parts = delivery.parts();
         let mut answer = Answer::stream(head, delivery.into_pieces(), Some(last - first + 1));
         answer.parts = parts;

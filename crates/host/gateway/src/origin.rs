@@ -39,8 +39,6 @@ pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, Failed>> + Send
 
 /// Longest answer that is read into memory: a listing of 1000 keys of 1024 bytes, each escaped, fits.
 const ANSWER_LIMIT: usize = 16 << 20;
-/// Lines that are kept for others, of which each may have a connection that rests.
-const SPARE_LINES: usize = 64;
 
 /// A client of the origin; clones share connections.
 #[derive(Clone)]
@@ -56,6 +54,8 @@ pub(crate) struct Line {
     origin: Origin,
     /// How long a range should be next, if that has been seen of late.
     pub(crate) brings: Option<u64>,
+    /// Whether its connection ends with it: an answer was not read to its end.
+    pub(crate) broken: bool,
 }
 
 /// A line that nobody has now.
@@ -69,8 +69,9 @@ struct Shared {
     authority: String,
     /// Where requests go.
     via: Via,
-    /// The last one is the warmest.
+    /// The last one is the warmest. As many are kept as may be in use at once.
     lines: Mutex<Vec<Spare>>,
+    most_lines: usize,
     credentials: Credentials,
     region: String,
     stall: Duration,
@@ -151,6 +152,7 @@ impl Origin {
                 authority: config.origin.authority.clone(),
                 via,
                 lines: Mutex::default(),
+                most_lines: config.limits.parallel,
                 credentials: config.credentials.clone(),
                 region: config.region.clone(),
                 stall: config.limits.stall,
@@ -173,7 +175,8 @@ impl Origin {
             },
             brings: spare
                 .brings
-                .map(|bytes| self.cooled(bytes, spare.since.elapsed())),
+                .filter(|_| !self.has_cooled(spare.since.elapsed())),
+            broken: false,
         }
     }
 
@@ -182,16 +185,11 @@ impl Origin {
         &self.shared.path
     }
 
-    /// What is left of a window after a rest: Linux halves it for each retransmission timeout (`tcp_cwnd_restart`), which is
-    /// about two round trips over a long path and never below 200 ms.
-    fn cooled(&self, bytes: u64, rest: Duration) -> u64 {
+    /// Whether a connection that has rested so long begins anew: Linux halves its window for each retransmission timeout
+    /// (`tcp_cwnd_restart`), which is about two round trips over a long path and never below 200 ms.
+    fn has_cooled(&self, rest: Duration) -> bool {
         let rtt = self.path().rtt().unwrap_or_default();
-        let timeout = (2 * rtt).max(Duration::from_millis(200));
-        let halves = rest.as_nanos() / timeout.as_nanos();
-        u32::try_from(halves)
-            .ok()
-            .and_then(|halves| bytes.checked_shr(halves))
-            .unwrap_or(0)
+        rest >= (2 * rtt).max(Duration::from_millis(200))
     }
 
     /// Sends a request; the answer's head, and its body as it comes.
@@ -373,7 +371,7 @@ impl Deref for Line {
 impl Drop for Line {
     fn drop(&mut self) {
         let mut lines = self.shared.lines();
-        if lines.len() < SPARE_LINES {
+        if !self.broken && lines.len() < self.shared.most_lines {
             lines.push(Spare {
                 client: self.origin.client.clone(),
                 brings: self.brings,

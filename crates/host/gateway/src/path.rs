@@ -11,14 +11,16 @@ use units::Rate;
 pub(crate) const SMALLEST_PART: u64 = 5 << 20;
 /// Below this a range's request costs more than its bytes.
 pub(crate) const SMALLEST_RANGE: u64 = 256 << 10;
-/// Over a long path nobody knows yet what a connection brings.
+/// Over a long path about so much is asked of a connection that has yet to show what it brings.
 pub(crate) const FIRST_RANGE: u64 = 1 << 20;
-/// From here on a path is long.
-const LONG: Duration = Duration::from_millis(20);
+/// From here on a path is long: over less, what a request costs is not the round trip.
+pub(crate) const LONG: Duration = Duration::from_millis(20);
 /// Ranges are about so long where many are needed.
 const USUAL_RANGE: u64 = 768 << 10;
 /// Parts begin at this size where few are needed: below, the cost per request shows even on a LAN.
 const USUAL_PART: u64 = 8 << 20;
+/// The golden section's share of 2^64.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const LARGEST_PART: u64 = 64 << 20;
 /// S3's most parts.
 const MOST_PARTS: u64 = 10_000;
@@ -67,11 +69,13 @@ struct Window {
 pub(crate) struct Plan {
     /// Bytes of a part, or of a range at most.
     pub(crate) part: u64,
+    /// By how many bytes parts may be shorter.
+    pub(crate) spread: u64,
     /// Bytes of the range that is asked for before the object's length is known: smaller objects take one request.
     pub(crate) first: u64,
     /// Parts at the same time.
     pub(crate) parallel: usize,
-    /// Bytes asked for, or taken from the client, that have not been passed on.
+    /// Bytes that may be asked for and not delivered.
     pub(crate) memory: u64,
 }
 
@@ -192,6 +196,15 @@ impl Plan {
         }
     }
 
+    /// Bytes of the part of this number: the parts under way must not all come to their end, and wait for their answers, at the
+    /// same time.
+    pub(crate) fn part_length(&self, number: u64) -> u64 {
+        // Steps of the golden section come back to no length soon.
+        let share = u128::from(number.wrapping_mul(GOLDEN));
+        let less = (u128::from(self.spread / CHUNK) * share) >> 64;
+        self.part - u64::try_from(less).unwrap_or(0) * CHUNK
+    }
+
     /// A part is half of what the path holds, so that the round trip at its end costs little of the others, unless
     /// the others leave less memory for it.
     fn of(held: Option<u64>, lanes: u64, least: u64, memory: u64, most: usize) -> Self {
@@ -203,6 +216,7 @@ impl Plan {
         let part = (part / CHUNK * CHUNK).max(least);
         Self {
             part,
+            spread: (part - least).min(part / 2),
             first: part,
             parallel: usize::try_from(lanes).unwrap_or(usize::MAX),
             memory,
@@ -258,6 +272,26 @@ mod tests {
         assert_eq!((near.part, near.first), (USUAL_PART, USUAL_PART));
         let unknown = Plan::ranges(None, None, MEMORY, 64);
         assert_eq!((unknown.part, unknown.first), (USUAL_PART, USUAL_PART));
+    }
+
+    #[test]
+    fn parts_differ_within_their_bounds() {
+        for (rtt, rate) in [known(200, 1000), known(1, 100), (None, None)] {
+            for length in [1 << 30, 5 << 40] {
+                let plan = Plan::parts(rtt, rate, length, MEMORY, 32);
+                let lengths: Vec<u64> = (1..=1000).map(|number| plan.part_length(number)).collect();
+                let least = SMALLEST_PART.max(length.div_ceil(MOST_PARTS));
+                assert!(lengths.iter().all(|length| {
+                    (least.max(plan.part / 2)..=plan.part).contains(length)
+                        && length.is_multiple_of(CHUNK)
+                }));
+                let differ = lengths[..16].windows(2).filter(|two| two[0] != two[1]);
+                assert_eq!(
+                    differ.count() > 10,
+                    plan.part > least.next_multiple_of(CHUNK)
+                );
+            }
+        }
     }
 
     #[test]

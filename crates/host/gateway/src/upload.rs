@@ -17,6 +17,7 @@ use crate::encrypted;
 use crate::failed::Failed;
 use crate::gateway::Gateway;
 use crate::origin::{Ask, Payload, Pieces};
+use crate::path::Plan;
 use arriving::Arriving;
 
 /// Headers of a client's upload that describe its way here, and not the object.
@@ -64,19 +65,15 @@ impl Gateway {
             // The client's algorithm is for the plaintext.
             chosen = None;
         }
-        let limits = &self.config().limits;
-        let plan = self
-            .origin()
-            .path()
-            .parts(length, limits.request_memory, limits.parallel);
-        let mut answer = if length > SINGLE_LIMIT || length > WORTH * plan.part {
+        let mut answer = if length > SINGLE_LIMIT || length > WORTH * self.sending_plan(length).part
+        {
             let target = parts::Target {
                 bucket: rule.origin.clone(),
                 key: asked.key.clone(),
                 headers,
             };
             let object = parts::Object { pieces, length };
-            self.put_in_parts(target, plan, object).await?
+            self.put_in_parts(target, object).await?
         } else {
             let ask = Ask {
                 query: asked.query.clone(),
@@ -93,6 +90,13 @@ impl Gateway {
             sums.announce(&mut answer.headers);
         }
         Ok(answer)
+    }
+
+    /// How an object of `length` bytes would be cut now.
+    pub(crate) fn sending_plan(&self, length: u64) -> Plan {
+        let limits = &self.config().limits;
+        let path = self.origin().path();
+        path.parts(length, limits.request_memory, limits.parallel)
     }
 
     /// `UploadPart`: what a client has cut is passed on as it was cut.

@@ -16,6 +16,7 @@ use serde_json::Value;
 use store::client::{Series, Verb};
 use store::credentials::Credentials;
 use store::origin::{Config, Listeners, Origin, Stored};
+use store::tls::Identity;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -27,12 +28,24 @@ const SECRET: &str = "clients/secret+key";
 /// An origin with other credentials than the gateway's clients have.
 struct TestOrigin {
     address: SocketAddr,
+    /// Where it speaks TLS, and its certificate.
+    secure: Option<(SocketAddr, String)>,
     state: Origin,
     stored: mpsc::UnboundedReceiver<Stored>,
 }
 
 impl TestOrigin {
     async fn start() -> Self {
+        Self::listen(None).await
+    }
+
+    /// As [`TestOrigin::start`], and with TLS at another address.
+    async fn start_secure() -> Self {
+        let identity = Identity::make(&["127.0.0.1".into()]).unwrap();
+        Self::listen(Some(identity)).await
+    }
+
+    async fn listen(identity: Option<Identity>) -> Self {
         let config = Config {
             made: vec![1000, 40 << 20],
             ..Config::new(Credentials::new("origins-key", "origins/secret"))
@@ -42,9 +55,17 @@ impl TestOrigin {
         let (events, stored) = mpsc::unbounded_channel();
         let origin = Origin::prepare(&config, events).unwrap();
         let state = origin.clone();
-        tokio::spawn(origin.serve(Listeners { plain, tls: None }, std::future::pending()));
+        let (mut tls, mut secure) = (None, None);
+        if let Some(identity) = identity {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            secure = Some((address, identity.certificate_pem()));
+            tls = Some((listener, identity));
+        }
+        tokio::spawn(origin.serve(Listeners { plain, tls }, std::future::pending()));
         Self {
             address,
+            secure,
             state,
             stored,
         }
@@ -151,6 +172,41 @@ async fn objects_small_and_large_pass_through_the_binary_with_credentials_of_its
             assert_eq!(event["parts"].as_u64().unwrap() > 1, in_parts, "{event}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_speaks_tls_is_reached_over_the_hot_pool() {
+    let mut origin = TestOrigin::start_secure().await;
+    let (address, certificate) = origin.secure.clone().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let trusted = folder.path().join("store.pem");
+    std::fs::write(&trusted, certificate).unwrap();
+    let store = format!("https://{address}");
+    let trusted = ["--origin-ca", trusted.to_str().unwrap()];
+    let first = ["127.0.0.1:0", &store, "--client", ACCESS_KEY];
+    let mut gateway = Gateway::spawn(&[first.as_slice(), &trusted].concat());
+    for bytes in [100_000, 40 << 20] {
+        let series = gateway.series(Verb::Put, bytes);
+        for transfer in store::client::run(&series).await.unwrap() {
+            assert_eq!(transfer.error, None);
+            let stored = origin.stored.recv().await.unwrap();
+            assert_eq!(stored.sha256, transfer.objects[0].sha256);
+        }
+    }
+    // Requests of the pool, not of the gateway, which says nothing about TLS.
+    let connected = gateway.event("request-done");
+    assert_eq!(
+        connected["hot"].as_bool().map(|_| ()),
+        Some(()),
+        "{connected}"
+    );
+
+    // Without, nobody whom this host trusts has signed it.
+    let gateway = Gateway::spawn(&[first.as_slice(), &["--hot", "off"]].concat());
+    let transfers = store::client::run(&gateway.series(Verb::Put, 10))
+        .await
+        .unwrap();
+    assert!(transfers[0].error.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]

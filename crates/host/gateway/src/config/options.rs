@@ -25,6 +25,9 @@ pub struct GatewayOptions {
     /// Where connections to the origin go instead: a relay or a trunk that leads to it, as `HOST:PORT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
+    /// Who may sign the origin's certificate, in PEM; whom this host trusts where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin_ca: Option<PathBuf>,
     /// The origin's region; `us-east-1` where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
@@ -192,7 +195,7 @@ impl GatewayOptions {
         if listen.is_err() {
             problems.push(format!("listen: `{}` is not ADDRESS:PORT", self.listen));
         }
-        let origin = origin(&self.origin, self.via.as_deref(), &mut problems);
+        let origin = self.origin(&mut problems);
         let credentials = self.credentials.resolve(
             "credentials",
             Some(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")),
@@ -221,6 +224,16 @@ impl GatewayOptions {
             }),
             _ => Err(ConfigError { problems }),
         }
+    }
+
+    fn origin(&self, problems: &mut Vec<String>) -> Option<OriginAddress> {
+        let mut origin = origin(&self.origin, self.via.as_deref(), problems)?;
+        if self.origin_ca.is_some() && (!origin.tls || self.via.is_some()) {
+            let why = "it is for an https origin that is reached without `via`";
+            problems.push(format!("origin-ca: {why}"));
+        }
+        origin.authority_file.clone_from(&self.origin_ca);
+        Some(origin)
     }
 
     fn clients(
@@ -365,6 +378,7 @@ fn origin(text: &str, via: Option<&str>, problems: &mut Vec<String>) -> Option<O
         },
         via: via.map_or_else(|| format!("{host}:{port}"), str::to_owned),
         tls,
+        authority_file: None,
     })
 }
 

@@ -9,6 +9,7 @@
 mod progress;
 
 use std::collections::VecDeque;
+use std::future::ready;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,9 +27,9 @@ use super::{ContentRange, Reading, content_range, range_header};
 use crate::failed::Failed;
 use crate::gateway::Gateway;
 use crate::origin::{Line, Pieces};
-use crate::path::{FIRST_RANGE, Plan, SMALLEST_RANGE};
+use crate::path::{FIRST_RANGE, LONG, Plan, SMALLEST_RANGE};
 use crate::upload::parts::Leave;
-use progress::{AT_THE_END, BESIDE_OTHERS, Progress, slowest, usual};
+use progress::{BESIDE_OTHERS, OTHERS_REST, Progress, slowest, usual};
 
 /// What is here already is handed over in less.
 const AT_ONCE: Duration = Duration::from_millis(1);
@@ -36,8 +37,6 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 const RATES: usize = 32;
 /// Where no answer has told the round-trip time.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);
-/// Over less, what a request costs is not the round trip.
-const SHORTEST_RTT: Duration = Duration::from_millis(20);
 
 /// Stored bytes on their way to a client.
 pub(crate) struct Delivery {
@@ -107,8 +106,9 @@ impl Delivery {
         body: Incoming,
         range: ContentRange,
         last: u64,
-        plan: Plan,
     ) -> Self {
+        // Only now: the first answer tells how long the path is.
+        let plan = gateway.reading_plan();
         let mut reading = reading.clone();
         reading.pin(head);
         let end = range.last.min(last) + 1;
@@ -118,7 +118,7 @@ impl Delivery {
             reading,
             plan,
             last,
-            rtt: rtt.unwrap_or(UNKNOWN_RTT).max(SHORTEST_RTT),
+            rtt: rtt.unwrap_or(UNKNOWN_RTT).max(LONG),
             state: Mutex::new(State {
                 ranges: VecDeque::new(),
                 next: end,
@@ -220,14 +220,20 @@ impl Delivery {
                 let mut state = self.shared.state();
                 let all = std::iter::once(&self.front).chain(&state.ranges);
                 let progress: Vec<Progress> = all.map(Range::progress).collect();
-                let mercy = if state.next > self.shared.last {
-                    AT_THE_END
-                } else {
-                    BESIDE_OTHERS
+                let Some(usual) = usual(state.rates.iter().copied()) else {
+                    return;
                 };
-                let found = usual(state.rates.iter().copied()).and_then(|usual| {
-                    slowest(&progress, usual, mercy, Instant::now(), self.shared.rtt)
-                });
+                let slowest =
+                    |some, mercy| slowest(some, usual, mercy, Instant::now(), self.shared.rtt);
+                let found = if state.next > self.shared.last {
+                    slowest(&progress, OTHERS_REST)
+                } else if state.wanted(&self.shared, None).is_none() {
+                    // All wait for the one that is delivered now.
+                    let front = slowest(&progress[..1], OTHERS_REST);
+                    front.or_else(|| slowest(&progress, BESIDE_OTHERS))
+                } else {
+                    slowest(&progress, BESIDE_OTHERS)
+                };
                 let Some((slow, cut)) = found else { return };
                 let range = match slow.checked_sub(1) {
                     None => &self.front,
@@ -273,7 +279,7 @@ impl Delivery {
 impl Shared {
     /// The range whose answer is here already.
     async fn first(self: Arc<Self>, task: Task, pieces: Pieces) {
-        let outcome = task.fill(pieces, self.rtt).await;
+        let outcome = task.read(ready(Ok(pieces)), self.rtt).await;
         task.end(outcome);
         self.moved.notify_one();
     }
@@ -315,11 +321,11 @@ impl State {
         (self.next < end && fits).then_some(end)
     }
 
-    /// From half of [`FIRST_RANGE`] to three halves, the later the longer: those who begin together must not all rest for a round trip
-    /// at the same time.
+    /// From a quarter of [`FIRST_RANGE`] to three, the later the longer: those who begin together must not all rest for a round trip
+    /// at the same time, and the slowest of them must not have much.
     fn first_length(&self, plan: Plan) -> u64 {
         let all = plan.parallel as u64;
-        let length = FIRST_RANGE / 2 + FIRST_RANGE * (self.begun % all) / all;
+        let length = FIRST_RANGE / 4 + FIRST_RANGE / 2 * (self.begun % all) / all;
         length.min(plan.memory / all)
     }
 
@@ -358,17 +364,18 @@ impl Reader {
         let shared = Arc::clone(&self.shared);
         let rtt = shared.rtt;
         loop {
-            let outcome = match self.ask(&task).await {
-                Ok(pieces) => task.fill(pieces, rtt).await,
-                Err(failed) => Err(failed),
-            };
+            let outcome = task.read(self.ask(&task), rtt).await;
             let (whole, next) = {
                 let progress = *locked(&task.progress);
                 shared.state().remember(progress.mean());
-                (progress.end == task.end, progress.next(rtt))
+                (
+                    progress.end == task.end,
+                    progress.next(rtt, shared.plan.part),
+                )
             };
             let failed = outcome.is_err();
             task.end(outcome);
+            self.line.broken = failed || !whole;
             if failed {
                 break;
             }
@@ -414,6 +421,21 @@ impl Reader {
 // === impl Task ===
 
 impl Task {
+    /// Reads the range from `answer`, unless it has been delivered meanwhile: others may have read all that was left of one that
+    /// stands still.
+    async fn read(
+        &self,
+        answer: impl Future<Output = Result<Pieces, Failed>>,
+        rtt: Duration,
+    ) -> Result<(), Failed> {
+        let reading = async { self.fill(answer.await?, rtt).await };
+        tokio::select! {
+            biased;
+            outcome = reading => outcome,
+            () = self.pieces.closed() => Ok(()),
+        }
+    }
+
     /// Passes on what belongs to the range; the rest of `pieces` is dropped, with its connection.
     async fn fill(&self, mut pieces: Pieces, rtt: Duration) -> Result<(), Failed> {
         locked(&self.progress).answered(Instant::now());
@@ -445,4 +467,20 @@ impl Task {
 
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_reads_what_has_been_delivered_ends() {
+        let (range, task) = Range::new(0, 10);
+        // Others have read it all.
+        locked(&range.progress).end = 0;
+        drop(range);
+        let reading = task.read(std::future::pending(), UNKNOWN_RTT);
+        let ended = tokio::time::timeout(Duration::from_mins(1), reading).await;
+        ended.unwrap().unwrap();
+    }
 }

@@ -272,7 +272,7 @@ impl Gateway {
             (opened.body, range)
         };
         let before = first - range.first;
-        let delivery = Delivery::begin(self, reading, head, body, range, last, plan);
+        let delivery = Delivery::begin(self, reading, head, body, range, last);
         Ok((
             delivery.parts(),
             without_first(delivery.into_pieces(), before),

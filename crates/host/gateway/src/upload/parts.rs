@@ -79,13 +79,14 @@ impl Gateway {
     pub(crate) async fn put_in_parts(
         &self,
         target: Target,
-        plan: Plan,
         object: Object,
     ) -> Result<Answer, Failed> {
         let (mut upload, for_completion) = match self.begin(target).await? {
             Ok(begun) => begun,
             Err(refused) => return Ok(*refused),
         };
+        // Only now: the answer to the beginning tells the first upload how long the path is.
+        let plan = self.sending_plan(object.length);
         let sent = self
             .send_parts(&upload, plan, object.pieces, object.length)
             .await;
@@ -212,7 +213,7 @@ impl Gateway {
                         continue;
                     };
                     number += 1;
-                    let length = plan.part.min(left);
+                    let length = plan.part_length(number).min(left);
                     left -= length;
                     let (sender, pieces) = mpsc::unbounded_channel();
                     under_way.spawn(upload.part(

@@ -13,7 +13,7 @@ use gateway::config::{
     BucketOptions, ClientOptions, Config, FormOptions, GatewayOptions, OriginAddress,
 };
 use gateway::{Server, ServerError};
-use relay::{HttpOptions, Order, PoolOptions, PrimeOptions, RunError, TlsOptions};
+use relay::{HttpOptions, Order, PoolOptions, PrimeOptions, RunError, TlsSideOptions};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
@@ -124,24 +124,24 @@ async fn serve(
 fn hop(arguments: &RelayS3, origin: &OriginAddress) -> Result<relay::Config, Failure> {
     const LOOPBACK: &str = "127.0.0.1:0";
     let why = "the way to this store cannot be";
-    if origin.tls {
-        return relay::Config::tls(TlsOptions {
-            listen: LOOPBACK.into(),
-            target: origin.via.clone(),
-            server_profile: Some(arguments.server_profile.clone()),
-            upstream: Some(relay::Upstream::Tls),
-            ..TlsOptions::default()
-        })
-        .usage(why);
-    }
     relay::Config::http(HttpOptions {
         listen: LOOPBACK.into(),
         target: origin.via.clone(),
         server_profile: Some(arguments.server_profile.clone()),
         path_rate: arguments.path_rate,
+        tls: TlsSideOptions {
+            upstream: Some(if origin.tls {
+                relay::Upstream::Tls
+            } else {
+                relay::Upstream::Plain
+            }),
+            upstream_ca: origin.authority_file.clone(),
+            ..TlsSideOptions::default()
+        },
         pool: PoolOptions {
             // As many as carry the parts of one large object.
             min_idle: Some(8),
+            fill_path: Some(true),
             ..PoolOptions::default()
         },
         prime: PrimeOptions {
@@ -193,6 +193,7 @@ fn options(arguments: &RelayS3) -> Result<GatewayOptions, Failure> {
             .unwrap_or_default(),
         origin: arguments.origin.clone().unwrap_or_default(),
         via: arguments.via.clone(),
+        origin_ca: arguments.origin_ca.clone(),
         region: arguments.region.clone(),
         domains: arguments.domain.clone(),
         manage_buckets: arguments.manage_buckets.then_some(true),

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 /// Less is not worth a request of its own.
 const WORTH_ASKING: u64 = 128 << 10;
-/// The next range is as long as what its connection brings in so many round trips: each costs one more in which it brings
-/// nothing, and one that is slow must not have much for which others could wait.
+/// A range is at most as long as what its connection brings in so many round trips: one that is slow must not have much for
+/// which others could wait.
 const ROUND_TRIPS: u64 = 3;
 
 /// How far a range has come, and how far it is to go.
@@ -17,15 +17,24 @@ pub(super) struct Progress {
     pub(super) at: u64,
     /// First byte that others read.
     pub(super) end: u64,
+    asked: Instant,
     /// When its answer came.
     answered: Option<Instant>,
     /// A moment not long ago, at first that, and the first byte that had not arrived then.
     mark: Option<(Instant, u64)>,
-    /// Bytes a second in the round trip before that moment.
+    /// Bytes a second in the round trip before that moment, and in the one before that.
     recent: Option<f64>,
+    before: Option<f64>,
     /// When it was over.
     over: Option<Instant>,
 }
+
+/// So many tenths of what came in a round trip are surely in the window.
+const SURE: u64 = 9;
+/// So many tenths of it while the window grows: in slow start the next one is as much again.
+const GROWN: u64 = 2 * SURE;
+/// A window grows that is so many times larger than the one before.
+const GROWS: f64 = 1.3;
 
 /// When a range is relieved.
 #[derive(Clone, Copy, Debug)]
@@ -33,18 +42,18 @@ pub(super) struct Mercy {
     /// At less than this part of what most of them reach.
     slower: f64,
     /// And if it would not be here in so many round trips: the helper's first byte takes one.
-    later: u32,
+    later: f64,
 }
 
-/// While there is enough to do, since a connection that has grown is lost by it.
+/// While there is enough to do: a connection is lost by it, and one that nobody waits for yet may still grow.
 pub(super) const BESIDE_OTHERS: Mercy = Mercy {
-    slower: 0.25,
-    later: 5,
+    slower: 0.1,
+    later: 10.0,
 };
-/// While all others have nothing to do.
-pub(super) const AT_THE_END: Mercy = Mercy {
-    slower: 0.75,
-    later: 2,
+/// While others have nothing to do: all is asked for, or memory holds no more before the first of them is here.
+pub(super) const OTHERS_REST: Mercy = Mercy {
+    slower: 0.5,
+    later: 3.0,
 };
 
 /// The range that would take longest of those that deserve `mercy`, and the byte from which another should read in its stead so
@@ -56,16 +65,20 @@ pub(super) fn slowest(
     now: Instant,
     rtt: Duration,
 ) -> Option<(usize, u64)> {
-    let (index, left, rate) = ranges
+    let (index, rate, round_trips) = ranges
         .iter()
         .enumerate()
         .filter(|(_, range)| range.at < range.end)
-        .filter_map(|(index, range)| Some((index, range.end - range.at, range.rate(now, rtt)?)))
-        .filter(|(_, _, rate)| *rate < mercy.slower * usual)
-        .max_by(|one, other| (seconds(one.1, one.2)).total_cmp(&seconds(other.1, other.2)))?;
-    if seconds(left, rate) < (mercy.later * rtt).as_secs_f64() {
+        .filter_map(|(index, range)| {
+            let (rate, round_trips) = range.pace(now, rtt)?;
+            Some((index, rate, round_trips))
+        })
+        .filter(|(_, rate, _)| *rate < mercy.slower * usual)
+        .max_by(|one, other| one.2.total_cmp(&other.2))?;
+    if round_trips < mercy.later {
         return None;
     }
+    let left = ranges[index].end - ranges[index].at;
     // The helper has its first byte after a round trip, and is taken to be as fast as most.
     let both = (float(left) - rate * rtt.as_secs_f64()) / (rate + usual);
     let taken = bytes(usual, Duration::from_secs_f64(both.max(0.0)));
@@ -83,11 +96,6 @@ pub(super) fn usual(rates: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut rates: Vec<f64> = rates.into_iter().collect();
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied()
-}
-
-/// Seconds for `bytes` at `rate` bytes a second.
-fn seconds(bytes: u64, rate: f64) -> f64 {
-    float(bytes) / rate
 }
 
 /// What comes at `rate` bytes a second.
@@ -108,15 +116,17 @@ fn float(bytes: u64) -> f64 {
 // === impl Progress ===
 
 impl Progress {
-    /// Asked for from `first` up to `end`.
+    /// Asked for now, from `first` up to `end`.
     pub(super) fn of(first: u64, end: u64) -> Self {
         Self {
             first,
             at: first,
             end,
+            asked: Instant::now(),
             answered: None,
             mark: None,
             recent: None,
+            before: None,
             over: None,
         }
     }
@@ -136,32 +146,58 @@ impl Progress {
         if let Some((then, at)) = self.mark
             && (now - then >= rtt || over && self.recent.is_none())
         {
+            self.before = self.recent;
             self.recent = Some(float(self.at - at) / (now - then).as_secs_f64().max(1e-6));
             self.mark = Some((now, self.at));
         }
     }
 
-    /// Bytes a second of late; `None` until its answer has been here for a round trip.
-    pub(super) fn rate(&self, now: Instant, rtt: Duration) -> Option<f64> {
+    /// Bytes a second of late, and the round trips until it is all here; `None` until its answer has been here for one.
+    ///
+    /// They are fewer where its connection's window grows from one to the next, as it does in slow start, and as it is taken to do
+    /// until more has been seen.
+    fn pace(&self, now: Instant, rtt: Duration) -> Option<(f64, f64)> {
         let (then, at) = self.mark?;
         let since = now.saturating_duration_since(then);
-        if self.over.is_none() && since > 2 * rtt {
+        let (rate, growth) = if self.over.is_none() && since > 2 * rtt {
             // Nothing has come for a long time.
-            return Some(float((self.at - at).max(1)) / since.as_secs_f64());
+            (float((self.at - at).max(1)) / since.as_secs_f64(), 1.0)
+        } else {
+            let recent = self.recent?;
+            (recent, self.before.map_or(2.0, |before| recent / before))
+        };
+        let windows = float(self.end - self.at) / (rate * rtt.as_secs_f64());
+        let round_trips = if growth < GROWS {
+            windows
+        } else {
+            let growth = growth.min(2.0);
+            // Windows of growth, growth^2, ... times the last one.
+            (1.0 + windows * (growth - 1.0) / growth).ln() / growth.ln()
+        };
+        Some((rate, round_trips))
+    }
+
+    /// How long a range of `most` bytes its connection should read next: whole windows, since what is a little longer takes one
+    /// more round trip in which little moves. A window is what came in the last round trip, or twice that while it grows; what came
+    /// in less may be a part of one.
+    pub(super) fn next(&self, rtt: Duration, most: u64) -> Option<u64> {
+        let came = self.at - self.first;
+        if self.over? - self.answered? < rtt {
+            return Some(most.min(2 * came));
         }
-        self.recent
+        let recent = self.recent?;
+        let sure = if self.before.is_some_and(|before| recent >= GROWS * before) {
+            GROWN
+        } else {
+            SURE
+        };
+        let window = (bytes(recent, rtt).min(came) / 10 * sure).max(1);
+        Some(window * (most / window).clamp(1, ROUND_TRIPS))
     }
 
-    /// How long a range its connection should read next: a window is what came in the last round trip, and at least what
-    /// came in less.
-    pub(super) fn next(&self, rtt: Duration) -> Option<u64> {
-        let window = bytes(self.recent?, rtt).min(self.at - self.first);
-        Some(window.saturating_mul(ROUND_TRIPS))
-    }
-
-    /// From its answer to its end.
+    /// Bytes a second from its request to its end: so much its connection brings, range by range.
     pub(super) fn mean(&self) -> Option<f64> {
-        Some(float(self.at - self.first) / (self.over? - self.answered?).as_secs_f64().max(1e-6))
+        Some(float(self.at - self.first) / (self.over? - self.asked).as_secs_f64().max(1e-6))
     }
 }
 
@@ -182,9 +218,11 @@ mod tests {
                 first,
                 at: first + got,
                 end: first + 4 * MIB,
+                asked: began,
                 answered: Some(began),
                 mark: Some((began, first)),
                 recent: Some(float(*got)),
+                before: Some(float(*got)),
                 over: (*got == 4 * MIB).then_some(now),
             }
         };
@@ -192,8 +230,9 @@ mod tests {
     }
 
     fn relieved(ranges: &[Progress], now: Instant, rtt: Duration) -> Option<(usize, u64)> {
-        let rates = ranges.iter().filter_map(|range| range.rate(now, rtt));
-        slowest(ranges, usual(rates)?, BESIDE_OTHERS, now, rtt)
+        let rates = ranges.iter().filter_map(|range| range.pace(now, rtt));
+        let usual = usual(rates.map(|(rate, _)| rate))?;
+        slowest(ranges, usual, OTHERS_REST, now, rtt)
     }
 
     #[test]
@@ -235,22 +274,66 @@ mod tests {
     }
 
     #[test]
-    fn the_next_range_is_three_windows_long() {
+    fn the_next_range_is_of_whole_windows() {
         let now = Instant::now();
         let mut range = Progress::of(MIB, 4 * MIB);
-        assert_eq!(range.next(RTT), None);
+        assert_eq!(range.next(RTT, 4 * MIB), None);
         range.answered(now);
         // Half a MiB in each of six round trips.
         for number in 1..=6 {
             range.arrived(MIB / 2, now + number * RTT, RTT);
         }
-        let next = range.next(RTT).unwrap();
-        assert!((3 * MIB / 2 - 3..=3 * MIB / 2).contains(&next), "{next}");
+        for (most, windows) in [(4 * MIB, 3), (MIB + MIB / 4, 2), (MIB / 2, 1), (MIB / 4, 1)] {
+            let next = range.next(RTT, most).unwrap();
+            let wanted = windows * (MIB / 20 * SURE);
+            assert!(next.abs_diff(wanted) < 100, "{next} of at most {most}");
+        }
         // All in a part of a round trip: the window holds that, and may hold more.
         let mut range = Progress::of(MIB, 2 * MIB);
         range.answered(now);
         range.arrived(MIB, now + RTT / 10, RTT);
-        assert_eq!(range.next(RTT), Some(3 * MIB));
+        assert_eq!(range.next(RTT, 4 * MIB), Some(2 * MIB));
+    }
+
+    #[test]
+    fn a_connection_in_slow_start_is_left_to_grow() {
+        let now = Instant::now();
+        // A sixteenth of a MiB in the last round trip, and 1.9 MiB to come: 30 round trips, or five if it doubles.
+        let mut ranges = ranges(now, &[MIB / 16, 4 * MIB, 4 * MIB]);
+        ranges[0].end = ranges[0].at + 2 * MIB - MIB / 16;
+        ranges[0].mark = Some((now, ranges[0].at));
+        let rate = float(MIB / 16) / RTT.as_secs_f64();
+        ranges[0].recent = Some(rate);
+        let mercy = Mercy {
+            slower: 1.0,
+            later: 6.0,
+        };
+        for (before, relieved) in [
+            (Some(rate), true),
+            (Some(1.1 * rate), true),
+            (Some(rate / 2.0), false),
+            (Some(rate / 100.0), false),
+            // It has just begun.
+            (None, false),
+        ] {
+            ranges[0].before = before;
+            let found = slowest(&ranges, 4.0 * float(MIB), mercy, now, RTT);
+            assert_eq!(found.is_some(), relieved, "{before:?}");
+        }
+        // What it did before counts no more once nothing comes.
+        let later = now + 3 * RTT;
+        assert!(slowest(&ranges, 4.0 * float(MIB), mercy, later, RTT).is_some());
+    }
+
+    #[test]
+    fn a_window_that_grows_is_asked_for_twice() {
+        let now = Instant::now();
+        let mut range = Progress::of(0, 3 * MIB / 4);
+        range.answered(now);
+        range.arrived(MIB / 4, now + RTT, RTT);
+        range.arrived(MIB / 2, now + 2 * RTT, RTT);
+        let next = range.next(RTT, MIB).unwrap();
+        assert!(next.abs_diff(MIB / 20 * GROWN) < 100, "{next}");
     }
 
     proptest! {

@@ -37,7 +37,7 @@ pub(crate) struct RelayS3 {
     pub(crate) origin: Option<String>,
 
     /// Read the gateway from this file, in TOML; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "origin", "client", "bucket", "form"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "origin", "origin_ca", "client", "bucket", "form"])]
     pub(crate) config: Option<PathBuf>,
 
     /// Access key that clients use; its secret is in the variable of --client-secret-env.
@@ -71,6 +71,10 @@ pub(crate) struct RelayS3 {
     /// Go through this relay or trunk, as HOST:PORT, instead of a hot pool in this process.
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) via: Option<String>,
+
+    /// Who may sign an https store's certificate, in PEM. Default: whom this host trusts.
+    #[arg(long, value_name = "FILE", conflicts_with = "via")]
+    pub(crate) origin_ca: Option<PathBuf>,
 
     /// Whether connections to the store are made ahead of use and primed.
     #[arg(
