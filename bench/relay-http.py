@@ -4,7 +4,7 @@ latency added, and bulk both ways. Rounds interleave the arms in random order; r
 each round, so that a machine that slows down slows down both.
 
     cargo build --release -p longhaul-cli
-    bench/relay-http.py [--binary target/release/longhaul] [--rounds 7] [--threads 2] [--seconds 3]
+    bench/relay-http.py [--binary target/release/longhaul] [--rounds 7] [--threads N] [--seconds 3]
 
 Needs wrk, haproxy and nginx (apt-get install wrk haproxy nginx-light). Starts its own processes on free
 ports of 127.0.0.1 and ends them. The origin, the load and the relay share the machine's cores: compare
@@ -115,11 +115,11 @@ backend b
     return subprocess.Popen(["haproxy", "-f", config])
 
 
-def longhaul(binary, port, target, threads):
+def longhaul(binary, port, target):
     command = [binary, "relay", "http", f"127.0.0.1:{port}", f"127.0.0.1:{target}"]
     command += ["--prime", "off", "--server-profile", "lan"]
     # haproxy logs nothing here either.
-    environment = dict(os.environ, TOKIO_WORKER_THREADS=str(threads), LONGHAUL_LOG="warn")
+    environment = dict(os.environ, LONGHAUL_LOG="warn")
     return subprocess.Popen(command, env=environment)
 
 
@@ -192,7 +192,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--binary", default="target/release/longhaul")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="haproxy's; longhaul has one per processor")
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
@@ -210,7 +210,7 @@ def main():
 
         def arms_before(target):
             ports = {"longhaul": free_port(), "haproxy": free_port()}
-            ours = longhaul(arguments.binary, ports["longhaul"], target, arguments.threads)
+            ours = longhaul(arguments.binary, ports["longhaul"], target)
             theirs = haproxy(folder, ports["haproxy"], target, arguments.threads)
             processes.extend([ours, theirs])
             for port in ports.values():

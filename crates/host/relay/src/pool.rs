@@ -18,6 +18,7 @@ mod traffic;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
@@ -277,23 +278,29 @@ impl Pool {
         self.find_idle(|_| true)
     }
 
-    /// The hottest idle connection of these that is alive, the youngest first (last in, first out: what was used
-    /// last has cooled least), and whether it is hot.
+    /// The hottest idle connection of these that is alive, this thread's before others', the youngest first (last in, first
+    /// out: what was used last has cooled least), and whether it is hot.
     fn find_idle(&self, these: impl Fn(&Connection) -> bool) -> Option<(Connection, bool)> {
         loop {
             let (mut connection, hot) = {
                 let mut idle = self.idle();
                 let is_hot = |one: &Connection| one.temperature().is_hot();
+                let here = thread::current().id();
                 let index = idle
                     .iter()
                     .rposition(|one| these(one) && is_hot(one))
+                    .or_else(|| idle.iter().rposition(|one| one.home == here && these(one)))
                     .or_else(|| idle.iter().rposition(&these))?;
                 let connection = idle.remove(index);
                 let hot = is_hot(&connection);
                 (connection, hot)
             };
             match self.unusable(&mut connection) {
-                None => return Some((connection, hot)),
+                // Without its registration a connection is lost, and closed.
+                None => match connection.settle() {
+                    Ok(connection) => return Some((connection, hot)),
+                    Err(_) => self.lost.notify_one(),
+                },
                 Some(why) => self.close(connection, why),
             }
         }

@@ -291,18 +291,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// Opens listening sockets for a relay. Byte streams are served by the crew. Requests are not: whichever connection
-    /// of the pool serves one is watched by another thread as often as not.
+    /// Opens listening sockets for a relay, one for each of the crew.
     fn open(
         &self,
         relay: &Prepared,
         handed: &mut Vec<std::net::TcpListener>,
     ) -> Result<Vec<Entrance>, RunError> {
-        let workers: Vec<Worker> = if relay.is_stream() {
-            self.crew.workers().cloned().collect()
-        } else {
-            vec![Worker::new(tokio::runtime::Handle::current())]
-        };
+        let workers: Vec<Worker> = self.crew.workers().cloned().collect();
         listener::open(relay.front(), relay.is_transparent(), handed, &workers)
     }
 

@@ -1,7 +1,10 @@
+use std::io;
 use std::net::SocketAddr;
+use std::thread::{self, ThreadId};
 
 use sys::socket::IdleState;
 use sys::tcp_info::TcpInfo;
+use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use units::Bytes;
@@ -16,6 +19,8 @@ pub(crate) struct Connection {
     pub(crate) stream: Transport,
     pub(crate) peer: SocketAddr,
     pub(crate) born: Instant,
+    /// The thread whose runtime watches it.
+    pub(super) home: ThreadId,
     /// When it last carried something.
     pub(crate) used: Instant,
     /// Requests served.
@@ -78,6 +83,19 @@ impl Connection {
                 why,
             },
         }
+    }
+
+    /// Has this thread's runtime watch it, so that what comes wakes no other thread. One with TLS stays where it was made.
+    pub(super) fn settle(mut self) -> io::Result<Self> {
+        let here = thread::current().id();
+        self.stream = match self.stream {
+            Transport::Plain(stream) if self.home != here => {
+                self.home = here;
+                Transport::Plain(TcpStream::from_std(stream.into_std()?)?)
+            }
+            stays @ (Transport::Plain(_) | Transport::Tls(_)) => stays,
+        };
+        Ok(self)
     }
 
     /// Whether it was primed, and both windows hold a good part of the target yet: it brings a long upload on its way

@@ -1,6 +1,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::Duration;
 
 use profile::Side;
@@ -126,6 +127,7 @@ impl Pool {
             peer,
             forgets_windows: self.forgets_windows && !keeps_windows,
             born: now,
+            home: thread::current().id(),
             used: now,
             requests: 0,
             primings: 0,

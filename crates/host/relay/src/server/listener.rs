@@ -1,6 +1,6 @@
 //! The listening sockets of one address and their clients.
 //!
-//! Byte streams come in by several sockets, one for each thread of the [crew](super::crew), among which the kernel
+//! Clients come in by several sockets, one for each thread of the [crew](super::crew), among which the kernel
 //! divides connections by their addresses (`SO_REUSEPORT`, `reuseport_select_sock` in `net/core/sock_reuseport.c`). Where that
 //! leaves one thread with more to do than another, a new connection changes over.
 

@@ -130,14 +130,6 @@ impl Prepared {
         }
     }
 
-    /// Whether each client has a connection of its own to the target.
-    pub(super) fn is_stream(&self) -> bool {
-        match self {
-            Self::Tcp { .. } | Self::Tls { .. } => true,
-            Self::Http { .. } => false,
-        }
-    }
-
     /// Whether its listener gets connections to addresses that are not this host's, by a TPROXY rule.
     pub(super) fn is_transparent(&self) -> bool {
         match self {
