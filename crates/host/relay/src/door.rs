@@ -3,14 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use profile::{Side, TcpProfile};
 use sys::socket::Applied;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use crate::event::{Event, Events};
 use crate::{Admission, RunError};
@@ -31,7 +31,8 @@ pub(crate) struct Door {
     waiting: Option<(TcpStream, SocketAddr)>,
     /// The congestion control that accepted sockets must have; `None` where the profile leaves it open.
     congestion: Option<String>,
-    pause: Duration,
+    /// Whether accepting has failed since somebody came in here.
+    is_short: bool,
     events: Events,
 }
 
@@ -41,6 +42,16 @@ pub(crate) struct Places {
     free: Arc<Semaphore>,
     /// How many there are, taken or not.
     size: Arc<Mutex<usize>>,
+    shortage: Arc<Mutex<Shortage>>,
+}
+
+/// What all doors do while something is short that an accepted connection needs: it is short at all of them, and one of them
+/// tells.
+struct Shortage {
+    /// Nobody tries before.
+    until: Instant,
+    /// For this long next.
+    pause: Duration,
 }
 
 /// Somebody who came in, and the place that is theirs until they leave.
@@ -187,7 +198,16 @@ impl Places {
         Self {
             free: Arc::new(Semaphore::new(size)),
             size: Arc::new(Mutex::new(size)),
+            shortage: Arc::new(Mutex::new(Shortage {
+                until: Instant::now(),
+                pause: FIRST_PAUSE,
+            })),
         }
+    }
+
+    fn shortage(&self) -> MutexGuard<'_, Shortage> {
+        // A pause is valid whatever its holder was doing when it panicked.
+        self.shortage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// So many from now on. Whoever is inside keeps their place, also where there are fewer.
@@ -210,6 +230,21 @@ impl Places {
             });
         }
         *size = wanted;
+    }
+}
+
+// === impl Shortage ===
+
+impl Shortage {
+    /// Until when to wait, and for how long that is where nobody waits yet.
+    fn wait(&mut self, now: Instant) -> (Instant, Option<Duration>) {
+        if now < self.until {
+            return (self.until, None);
+        }
+        let pause = self.pause;
+        self.until = now + pause;
+        self.pause = (pause * 2).min(MAX_PAUSE);
+        (self.until, Some(pause))
     }
 }
 
@@ -242,7 +277,7 @@ impl Door {
             admission: admission.into(),
             places: places.clone(),
             waiting: None,
-            pause: FIRST_PAUSE,
+            is_short: false,
             events,
         }
     }
@@ -282,23 +317,28 @@ impl Door {
         loop {
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    self.pause = FIRST_PAUSE;
+                    if std::mem::take(&mut self.is_short) {
+                        self.places.shortage().pause = FIRST_PAUSE;
+                    }
                     if self.admits(peer) {
                         self.keep_congestion(&stream, peer);
                         return (stream, peer);
                     }
                 }
                 Err(error) if is_shortage(&error) => {
-                    (self.events)(Event::Warning {
-                        name: "accept-shortage",
-                        text: format!(
-                            "cannot accept clients: {error}; next attempt in {}. \
-                             `ulimit -n` bounds the descriptors of a process",
-                            units::format_span(self.pause)
-                        ),
-                    });
-                    sleep(self.pause).await;
-                    self.pause = (self.pause * 2).min(MAX_PAUSE);
+                    self.is_short = true;
+                    let (until, begun) = self.places.shortage().wait(Instant::now());
+                    if let Some(pause) = begun {
+                        (self.events)(Event::Warning {
+                            name: "accept-shortage",
+                            text: format!(
+                                "cannot accept clients: {error}; next attempt in {}. \
+                                 `ulimit -n` bounds the descriptors of a process",
+                                units::format_span(pause)
+                            ),
+                        });
+                    }
+                    sleep_until(until).await;
                 }
                 // The client left before it was accepted (accept(2) passes its network errors on).
                 Err(_) => {}
@@ -344,4 +384,28 @@ fn congestion_of(listener: &TcpListener, profile: &TcpProfile) -> Option<String>
 fn is_shortage(error: &io::Error) -> bool {
     // EMFILE, ENFILE, ENOBUFS, ENOMEM of Linux, which io::ErrorKind does not tell apart.
     matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_told_once_whoever_meets_it_and_pauses_double() {
+        let now = Instant::now();
+        let mut shortage = Shortage {
+            until: now,
+            pause: FIRST_PAUSE,
+        };
+        let (until, begun) = shortage.wait(now);
+        assert_eq!((until, begun), (now + FIRST_PAUSE, Some(FIRST_PAUSE)));
+        // Another door, a moment later.
+        assert_eq!(shortage.wait(now + FIRST_PAUSE / 2), (until, None));
+        assert_eq!(shortage.wait(until).1, Some(2 * FIRST_PAUSE));
+        for _ in 0..10 {
+            let until = shortage.until;
+            assert!(shortage.wait(until).1 <= Some(MAX_PAUSE));
+        }
+        assert_eq!(shortage.pause, MAX_PAUSE);
+    }
 }

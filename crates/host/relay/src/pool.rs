@@ -3,9 +3,8 @@
 //! The pool keeps a minimum of idle connections, each primed ([`prime`]) until its windows hold what an
 //! upload needs. Requests take the hottest and youngest one and bring it back; a download takes the one that
 //! served the same client before, or one that is not primed, since priming does not open the origin's window, and other
-//! downloads do. A long upload
-//! waits a while for a primed one, no longer than a new one would take: beside primed ones a cold one stays slow, and brings its part last of all. In
-//! the background, one task replaces what was lost and re-primes what has cooled, one connection at a time,
+//! downloads do. A long upload waits a while for a primed one, no longer than a new one would take: beside primed ones a
+//! cold one stays slow, and brings its part last of all. In the background, one task replaces what was lost and re-primes what has cooled, one connection at a time,
 //! because two primings at the path's rate would take the path from each other and from requests.
 
 mod connection;
@@ -153,8 +152,8 @@ impl Pool {
     /// came in time.
     async fn take_primed(self: &Arc<Self>, bytes: u64) -> Option<Lent> {
         // What is idle while others wait is on its way to one of them.
-        let mut may_look = !self.long.is_waiting();
-        let _waiting = self.long.wait();
+        let mut may_look = !self.long.waiting.any();
+        let _waiting = self.long.waiting.enter();
         let patience = long::slow_start(bytes) * self.rtt().unwrap_or_default();
         let deadline = Instant::now() + patience;
         loop {
@@ -296,10 +295,10 @@ impl Pool {
                 (connection, hot)
             };
             match self.unusable(&mut connection) {
-                // Without its registration a connection is lost, and closed.
                 None => match connection.settle() {
                     Ok(connection) => return Some((connection, hot)),
-                    Err(_) => self.lost.notify_one(),
+                    // Without its registration it is lost, and was closed.
+                    Err(_) => self.tell_lost(),
                 },
                 Some(why) => self.close(connection, why),
             }
@@ -363,7 +362,7 @@ impl Pool {
             let primed = connection.hot_window.is_some();
             let mut idle = self.idle();
             idle.push(connection);
-            if idle.len() >= self.min_idle() || (primed && self.long.is_waiting()) {
+            if idle.len() >= self.min_idle() || (primed && self.long.waiting.any()) {
                 self.refills.fetch_add(1, Ordering::Relaxed);
             }
             drop(idle);
@@ -383,6 +382,10 @@ impl Pool {
         });
         connection.stream.say_goodbye();
         drop(connection);
+        self.tell_lost();
+    }
+
+    fn tell_lost(&self) {
         // A slot is free: somebody who waits for a connection may make one.
         self.returned.notify_one();
         self.lost.notify_one();

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+use super::traffic::Waiters;
+
 /// What a new connection sends in its first flight: ten segments (RFC 6928).
 const FIRST_FLIGHT: u64 = 14_600;
 
@@ -18,13 +20,10 @@ pub(super) fn slow_start(bytes: u64) -> u32 {
 #[derive(Debug, Default)]
 pub(super) struct LongUploads {
     lent: AtomicUsize,
-    waiting: AtomicUsize,
+    pub(super) waiting: Waiters,
     /// Told when a primed connection is idle again, or will not be; wakes in the order of asking.
     pub(super) moved: Notify,
 }
-
-/// One more upload that waits, for as long as this lives.
-pub(super) struct Waiting<'a>(&'a LongUploads);
 
 // === impl LongUploads ===
 
@@ -42,23 +41,6 @@ impl LongUploads {
     /// How many primed connections requests will give back.
     pub(super) fn lent(&self) -> usize {
         self.lent.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn wait(&self) -> Waiting<'_> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(self)
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
-    }
-}
-
-// === impl Waiting ===
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

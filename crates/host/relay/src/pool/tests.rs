@@ -1,3 +1,4 @@
+use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -35,15 +36,20 @@ async fn primed(pool: &Arc<Pool>, rtt: Duration) -> Lent {
     lent
 }
 
+/// An upload that asks for a primed connection, and has to wait.
+fn waiting(pool: &Arc<Pool>) -> Pin<Box<impl Future<Output = Result<Lent, DialError>>>> {
+    let mut upload = Box::pin(pool.take(Wanted::Primed(MIB)));
+    assert!((&mut upload).now_or_never().is_none());
+    upload
+}
+
 #[tokio::test]
 async fn long_uploads_get_primed_connections_in_the_order_of_asking() {
     let (pool, _origin) = pool().await;
     let lent = primed(&pool, Duration::from_hours(1)).await;
     let id = lent.id();
-    let mut first = Box::pin(pool.take(Wanted::Primed(MIB)));
-    let mut second = Box::pin(pool.take(Wanted::Primed(MIB)));
-    assert!((&mut first).now_or_never().is_none());
-    assert!((&mut second).now_or_never().is_none());
+    let mut first = waiting(&pool);
+    let mut second = waiting(&pool);
     // What does not wait gets a new one.
     let other = pool.take(Wanted::Best).await.unwrap();
     assert!(other.id() != id && !other.reused);
@@ -53,8 +59,7 @@ async fn long_uploads_get_primed_connections_in_the_order_of_asking() {
     lent.bring_back();
     // Neither the next in turn nor who comes now is faster than the first.
     assert!((&mut second).now_or_never().is_none());
-    let mut third = Box::pin(pool.take(Wanted::Primed(MIB)));
-    assert!((&mut third).now_or_never().is_none());
+    let third = waiting(&pool);
     let lent = first.await.unwrap();
     assert_eq!(lent.id(), id);
     assert!((&mut second).now_or_never().is_none());
@@ -63,7 +68,7 @@ async fn long_uploads_get_primed_connections_in_the_order_of_asking() {
     assert_eq!(lent.id(), id);
     lent.bring_back();
     assert_eq!(third.await.unwrap().id(), id);
-    assert!(!pool.long.is_waiting());
+    assert!(!pool.long.waiting.any());
 }
 
 #[tokio::test]
@@ -71,10 +76,8 @@ async fn an_upload_that_leaves_takes_no_connection_with_it() {
     let (pool, _origin) = pool().await;
     let lent = primed(&pool, Duration::from_hours(1)).await;
     let id = lent.id();
-    let mut first = Box::pin(pool.take(Wanted::Primed(MIB)));
-    let mut second = Box::pin(pool.take(Wanted::Primed(MIB)));
-    assert!((&mut first).now_or_never().is_none());
-    assert!((&mut second).now_or_never().is_none());
+    let first = waiting(&pool);
+    let second = waiting(&pool);
     lent.bring_back();
     drop(first);
     assert_eq!(second.await.unwrap().id(), id);
@@ -88,10 +91,9 @@ async fn nobody_waits_for_what_will_not_come_back() {
     assert!(!cold.reused);
     // The last one that is ends.
     let lent = primed(&pool, Duration::from_hours(1)).await;
-    let mut waiting = Box::pin(pool.take(Wanted::Primed(MIB)));
-    assert!((&mut waiting).now_or_never().is_none());
+    let upload = waiting(&pool);
     lent.close("it broke");
-    assert!(!waiting.await.unwrap().reused);
+    assert!(!upload.await.unwrap().reused);
     // The time in which a new one gets as far is over.
     let lent = primed(&pool, Duration::ZERO).await;
     assert!(pool.take(Wanted::Primed(MIB)).await.unwrap().id() != lent.id());

@@ -11,7 +11,7 @@ pub(super) struct Traffic {
     /// Connections in the hands of requests.
     busy: AtomicUsize,
     /// Requests that wait for a connection.
-    waiting: AtomicUsize,
+    waiting: Waiters,
     started: Instant,
     /// When a connection came out of a request's hands last, in nanoseconds from `started`; 0 for never.
     left: AtomicU64,
@@ -19,8 +19,12 @@ pub(super) struct Traffic {
     changed: Notify,
 }
 
-/// One more request that waits, for as long as this lives.
-pub(super) struct Waiting<'a>(&'a Traffic);
+/// How many wait for something.
+#[derive(Debug, Default)]
+pub(super) struct Waiters(AtomicUsize);
+
+/// One more that waits, for as long as this lives.
+pub(super) struct Waiting<'a>(&'a Waiters);
 
 // === impl Traffic ===
 
@@ -28,7 +32,7 @@ impl Traffic {
     pub(super) fn new() -> Self {
         Self {
             busy: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
+            waiting: Waiters::default(),
             started: Instant::now(),
             left: AtomicU64::new(0),
             changed: Notify::new(),
@@ -55,14 +59,14 @@ impl Traffic {
     }
 
     pub(super) fn wait(&self) -> Waiting<'_> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.waiting.enter();
         self.changed.notify_waiters();
-        Waiting(self)
+        waiting
     }
 
     /// Whether requests wait for a connection: then nothing else may hold one.
     pub(super) fn is_wanted(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiting.any()
     }
 
     /// Waits until no request has used a connection for a `lull`, or one waits, but no longer than `patience`.
@@ -100,11 +104,24 @@ impl Traffic {
     }
 }
 
+// === impl Waiters ===
+
+impl Waiters {
+    pub(super) fn enter(&self) -> Waiting<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Waiting(self)
+    }
+
+    pub(super) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
 // === impl Waiting ===
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 //! A relayed byte stream waits for two sockets and for nothing else, so it is best served where both are watched: what
 //! moves it wakes one thread and no other. So is a request; the pool gives it a connection that its thread watches, or has
 //! that thread watch it from then on. With a runtime whose workers share their tasks, waking each other
-//! cost a fifth of what a short connection did, and a seventh of a small request.
+//! cost a fifth of what a short connection did, and of what a small request did.
 
 use std::io;
 use std::sync::Arc;
