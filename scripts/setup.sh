@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what `make demo` and `make test` need beyond the toolchains (Rust, Python): iproute2 for the
 # lab's namespaces, nftables for connections that a router redirects, openssl and curl as the other end of
-# TLS and HTTP/2 tests, and a Python environment with the field report's client library. Does nothing when all is there.
+# TLS and HTTP/2 tests, strace for errors that no kernel gives on purpose, and a Python environment with the field report's client library. Does nothing when all is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,6 +12,7 @@ need ip || missing+=(iproute2)
 need openssl || missing+=(openssl)
 need nft || missing+=(nftables)
 need curl || missing+=(curl)
+need strace || missing+=(strace)
 need cc || missing+=(build-essential)
 need python3 || missing+=(python3)
 if need python3 && ! python3 -c 'import venv, ensurepip' 2>/dev/null; then

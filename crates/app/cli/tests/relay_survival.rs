@@ -1,5 +1,5 @@
-//! What happens around a running relay, and must not end what passes through it: a disk that is full, and the death
-//! of the relay's own process.
+//! What happens around a running relay, and must not end what passes through it: a disk that is full, a kernel without
+//! buffers, and the death of the relay's own process.
 
 #![allow(missing_docs, reason = "a test has its name")]
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
@@ -443,6 +443,53 @@ fn origin() -> SocketAddr {
         }
     });
     address
+}
+
+/// accept(2) fails so often for each thread that calls it.
+const REFUSALS: usize = 5;
+
+/// Nothing brings a real kernel to it on purpose: a tracer answers in its stead.
+#[test]
+fn a_kernel_without_buffers_is_asked_again_at_growing_distance_and_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let calls = folder.path().join("calls");
+    let mut command = Command::new("strace");
+    command
+        // The relay is this test's child, and the tracer ends with it.
+        .args(["-D", "-f", "-qq", "-ttt", "-e", "trace=accept4", "-e"])
+        .arg(format!("inject=accept4:error=ENOBUFS:when=1..{REFUSALS}"))
+        .arg("-o")
+        .arg(&calls)
+        .arg(longhaul().get_program())
+        .args(["relay", "tcp", "127.0.0.1:0", &echo().to_string(), "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let mut relay = Killed(command.spawn().expect("strace is installed"));
+    let mut events = BufReader::new(relay.0.stdout.take().unwrap());
+    let listening = next(&mut events, "listening");
+    let address: SocketAddr = listening["address"].as_str().unwrap().parse().unwrap();
+    converse(address).unwrap();
+    let warning = next(&mut events, "warning");
+    assert_eq!(warning["name"], "accept-shortage");
+    let text = warning["text"].as_str().unwrap();
+    assert!(text.contains("No buffer space available"), "{text}");
+    assert_eq!(
+        next(&mut events, "connection-done")["ended_by"],
+        "completed"
+    );
+    let calls = fs::read_to_string(&calls).unwrap();
+    // `PROCESS SECONDS accept4(...) = -1 ENOBUFS ...`
+    let refused: Vec<f64> = calls
+        .lines()
+        .filter(|call| call.contains("ENOBUFS"))
+        .map(|call| call.split_whitespace().nth(1).unwrap().parse().unwrap())
+        .collect();
+    assert!(refused.len() >= REFUSALS, "{calls}");
+    let mut pause = 0.02;
+    for two in refused.windows(2) {
+        assert!(two[1] - two[0] >= pause, "it spins:\n{calls}");
+        pause *= 2.0;
+    }
 }
 
 /// The key log, too, may be on the disk.

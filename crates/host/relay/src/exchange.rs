@@ -17,22 +17,26 @@
 //! response carries `Connection: close`, the client's connection ends after it, and the origin's
 //! connection is not used again.
 
-use std::io::{self, IoSlice};
+use std::future::pending;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
+use crate::alarm::{Alarm, within};
 use crate::buffer::{Buffer, Buffers};
 use crate::event::{EndedBy, Phase};
 use crate::http::body::Body;
 use crate::http::request::RequestHead;
 use crate::http::response::ResponseHead;
 use crate::pool::Lent;
-use crate::stream::{CopyError, HeadError, Tally, copy_body, read_head, write_all, write_message};
+use crate::stream::{
+    CopyError, HeadError, Tally, copy_body, read_head, write_all, write_both, write_message,
+};
 use crate::throttle::{Throttle, Throttles};
 use crate::transport::{ReadEnd, Transport};
 use crate::{Expect, Limits};
@@ -53,6 +57,8 @@ pub(crate) struct Exchange<'a, R, W> {
     pub(crate) buffers: &'a Arc<Buffers>,
     pub(crate) draining: &'a watch::Receiver<bool>,
     pub(crate) progress: &'a Progress,
+    /// For the time limit of the response.
+    pub(crate) alarm: &'a mut Alarm,
 }
 
 /// How far an exchange has come, readable while it runs and after it failed.
@@ -155,7 +161,9 @@ where
         let response = self.forward(body, owed, origin, reused).await?;
         match response {
             Response::Whole(finished) => Ok(finished),
-            Response::Upgraded(leftover) => self.tunnel(origin, leftover).await,
+            // What is rare stands on the heap: a future is copied several times for each request, with room for all that it may
+            // come to.
+            Response::Upgraded(leftover) => Box::pin(self.tunnel(origin, leftover)).await,
         }
     }
 
@@ -192,12 +200,9 @@ where
             .accept(self.buffer.filled())
             .map_err(|error| upload_failure(&CopyError::Malformed(error)))?;
         self.tally_up().admit(accepted).await;
-        let pieces = [
-            IoSlice::new(head),
-            IoSlice::new(&self.buffer.filled()[..accepted]),
-        ];
+        let body = &self.buffer.filled()[..accepted];
         let before = origin.taken();
-        let first = tokio::time::timeout(patience, origin.write_vectored(&pieces)).await;
+        let first = within(patience, pin!(write_both(origin, head, body))).await;
         let taken = match first {
             Ok(Ok(taken)) if taken > 0 => taken,
             Ok(refused) => {
@@ -242,6 +247,7 @@ where
         let (progress, limits, request) = (self.progress, self.limits, self.request);
         let throttles = self.throttles;
         let buffer = &mut *self.buffer;
+        let alarm = &mut *self.alarm;
         let mut upload = pin!(async {
             let patience = limits.body_timeout;
             let to = &mut origin_write;
@@ -283,9 +289,16 @@ where
                     }
                 }
                 response = &mut download => return response,
-                () = sleep_until(response_due.unwrap_or_else(Instant::now)),
-                    if response_due.is_some() && progress.status().is_none() =>
-                {
+                () = async {
+                    match response_due.filter(|_| progress.status().is_none()) {
+                        Some(due) => alarm.ring(due).await,
+                        None => pending().await,
+                    }
+                    // The head may have come since: then only silence ends the rest.
+                    if progress.status().is_some() {
+                        pending::<()>().await;
+                    }
+                } => {
                     return Err(Failure {
                         ended_by: EndedBy::Timeout,
                         phase: Phase::ResponseHead,
@@ -406,14 +419,13 @@ impl<W: AsyncWrite + Unpin> Download<'_, W> {
             throttle: self.throttle,
         };
         tally.admit(accepted).await;
-        write_message(
-            self.client,
-            forwarded.as_deref().unwrap_or(raw),
-            &rest[..accepted],
-            self.limits.body_timeout,
-        )
-        .await
-        .map_err(|error| download_failure(&error))?;
+        let (client, patience) = (&mut *self.client, self.limits.body_timeout);
+        let written = match &forwarded {
+            Some(head) => write_message(client, head, &rest[..accepted], patience).await,
+            // As it came, in one piece.
+            None => write_all(client, &self.buffer.filled()[..length + accepted], patience).await,
+        };
+        written.map_err(|error| download_failure(&error))?;
         self.buffer.consume(length + accepted);
         tally.count(accepted);
         copy_body(

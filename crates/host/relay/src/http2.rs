@@ -27,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
+use crate::alarm::Alarm;
 use crate::buffer::Buffer;
 use crate::event::{EndedBy, Phase, TlsReport};
 use crate::exchange::Failure;
@@ -258,10 +259,12 @@ impl Exchange {
         let mut reader = Upload::new(body, translated.request.fields.chunked);
         let mut writer = Download::new(&self.answer, &translated.request.method);
         let mut buffer = self.visit.buffers.lend_later();
+        let mut alarm = Alarm::default();
         let asked = Asked {
             request: &translated.request,
             head: &translated.head,
             buffer: &mut buffer,
+            alarm: &mut alarm,
         };
         let forwarding = self
             .visit

@@ -29,6 +29,7 @@
 //! `http::chunked`. The answer is 400 and the connection is closed.
 
 mod admin;
+mod alarm;
 mod buffer;
 mod check;
 mod cidr;

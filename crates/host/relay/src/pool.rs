@@ -28,7 +28,7 @@ use crate::event::{Event, Events};
 use crate::looks::Looks;
 use crate::throttle::Throttles;
 use crate::tls::handshakes::Handshakes;
-pub(crate) use connection::{Connection, Temperature};
+pub(crate) use connection::{Connection, Liveness, Temperature};
 pub(crate) use dial::DialError;
 pub(crate) use keeper::keep;
 use long::LongUploads;
@@ -73,7 +73,7 @@ pub(crate) struct Pool {
 /// Which connection a request wants.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Wanted {
-    /// For a download: the one of this name, whose window at the origin its client's last download has opened; or else one
+    /// For a request that may be sent again, a download mostly (also `OPTIONS` and `TRACE`): the one of this name, whose window at the origin its client's last download has opened; or else one
     /// that is not primed, since priming does nothing for it.
     Download(Option<u64>),
     /// A primed one, for an upload of so many bytes.
@@ -137,7 +137,7 @@ impl Pool {
     /// there may be no more.
     pub(crate) async fn take(self: &Arc<Self>, wanted: Wanted) -> Result<Lent, DialError> {
         if let Wanted::Primed(bytes) = wanted
-            && let Some(lent) = self.take_primed(bytes).await
+            && let Some(lent) = Box::pin(self.take_primed(bytes)).await
         {
             return Ok(lent);
         }
@@ -145,7 +145,7 @@ impl Pool {
         if let Some((connection, hot)) = find(self) {
             return Ok(self.lend(connection, true, hot));
         }
-        self.wait_for(find).await
+        Box::pin(self.wait_for(find)).await
     }
 
     /// A primed connection, or the next that comes back, in the order of asking; `None` where there is none to wait for, or none
@@ -161,7 +161,8 @@ impl Pool {
             // Registered before looking, as in `wait_for`.
             moved.as_mut().enable();
             if may_look {
-                if let Some((connection, hot)) = self.find_idle(Connection::is_open) {
+                if let Some((connection, hot)) = self.find_idle(Liveness::Sure, Connection::is_open)
+                {
                     return Some(self.lend(connection, true, hot));
                 }
                 if self.long.lent() == 0 {
@@ -268,18 +269,24 @@ impl Pool {
     /// The idle connection that is `wanted`, or another one.
     fn take_idle(&self, wanted: Wanted) -> Option<(Connection, bool)> {
         if let Wanted::Download(before) = wanted {
-            let before = before.and_then(|id| self.find_idle(|one| one.id == id));
-            let found = before.or_else(|| self.find_idle(|one| one.hot_window.is_none()));
-            if found.is_some() {
-                return found;
-            }
+            let find =
+                |these: &dyn Fn(&Connection) -> bool| self.find_idle(Liveness::Likely, these);
+            let before = before.and_then(|id| find(&|one| one.id == id));
+            return before
+                .or_else(|| find(&|one| one.hot_window.is_none()))
+                .or_else(|| find(&|_| true));
         }
-        self.find_idle(|_| true)
+        self.find_idle(Liveness::Sure, |_| true)
     }
 
     /// The hottest idle connection of these that is alive, this thread's before others', the youngest first (last in, first
     /// out: what was used last has cooled least), and whether it is hot.
-    fn find_idle(&self, these: impl Fn(&Connection) -> bool) -> Option<(Connection, bool)> {
+    fn find_idle(
+        &self,
+        liveness: Liveness,
+        these: impl Fn(&Connection) -> bool,
+    ) -> Option<(Connection, bool)> {
+        let now = Instant::now();
         loop {
             let (mut connection, hot) = {
                 let mut idle = self.idle();
@@ -294,7 +301,7 @@ impl Pool {
                 let hot = is_hot(&connection);
                 (connection, hot)
             };
-            match self.unusable(&mut connection) {
+            match self.unusable(&mut connection, liveness, now) {
                 None => match connection.settle() {
                     Ok(connection) => return Some((connection, hot)),
                     // Without its registration it is lost, and was closed.
@@ -316,16 +323,22 @@ impl Pool {
     }
 
     /// Why a connection cannot serve another request, if so.
-    fn unusable(&self, connection: &mut Connection) -> Option<&'static str> {
-        connection.lost().or_else(|| self.expired(connection))
+    fn unusable(
+        &self,
+        connection: &mut Connection,
+        liveness: Liveness,
+        now: Instant,
+    ) -> Option<&'static str> {
+        let lost = connection.lost(liveness);
+        lost.or_else(|| self.expired(connection, now))
     }
 
     /// Which limit of the pool a connection has reached, if so.
-    fn expired(&self, connection: &Connection) -> Option<&'static str> {
+    fn expired(&self, connection: &Connection, now: Instant) -> Option<&'static str> {
         let limits = &self.relay.pool;
-        if connection.born.elapsed() >= limits.max_age {
+        if now - connection.born >= limits.max_age {
             Some("its maximum age is reached")
-        } else if connection.used.elapsed() >= limits.idle_timeout {
+        } else if now - connection.used >= limits.idle_timeout {
             Some("it was idle for its limit")
         } else if connection.requests >= limits.max_requests {
             Some("it has served its number of requests")
@@ -348,12 +361,13 @@ impl Pool {
     }
 
     fn put_back(&self, mut connection: Connection) {
-        connection.used = Instant::now();
+        let now = Instant::now();
+        connection.used = now;
         let why = if self.stopping.load(Ordering::Relaxed) {
             Some("the relay stops")
         } else {
             // Whether it is alive is asked when it is taken.
-            self.expired(&connection)
+            self.expired(&connection, now)
         };
         if let Some(why) = why {
             self.close(connection, why);

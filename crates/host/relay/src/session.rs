@@ -4,11 +4,13 @@ mod arrival;
 mod record;
 mod visit;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
+use crate::alarm::{Alarm, until};
 use crate::buffer::Buffer;
 use crate::event::{EndedBy, Phase};
 use crate::exchange::{Failure, Finished};
@@ -31,6 +33,7 @@ const LINGER_BYTES: usize = 16 << 20;
 pub(crate) struct Session {
     pub(crate) visit: Visit,
     pub(crate) stream: Transport,
+    pub(crate) alarm: Alarm,
 }
 
 /// What follows a request.
@@ -48,7 +51,7 @@ impl Session {
     /// Serves the client until one side closes.
     pub(crate) async fn serve(mut self) {
         if self.stream.speaks_http2() {
-            return http2::serve(self.visit, self.stream, None).await;
+            return Box::pin(http2::serve(self.visit, self.stream, None)).await;
         }
         let mut held: Option<Buffer> = None;
         let mut first = true;
@@ -59,16 +62,16 @@ impl Session {
                 Some(buffer) => buffer,
                 None => match self.first_bytes().await {
                     Some(buffer) => buffer,
-                    None => return self.close().await,
+                    None => return Box::pin(self.close()).await,
                 },
             };
             if first && self.begins_http2(&mut buffer).await {
-                return http2::serve(self.visit, self.stream, Some(buffer)).await;
+                return Box::pin(http2::serve(self.visit, self.stream, Some(buffer))).await;
             }
             match self.serve_request(&mut buffer, first).await {
                 Next::Request => held = Some(buffer),
-                Next::Close => return self.close().await,
-                Next::Linger => return self.linger().await,
+                Next::Close => return Box::pin(self.close()).await,
+                Next::Linger => return Box::pin(self.linger()).await,
                 Next::Reset => {
                     // A response cut short must not look like one that lasts until the close.
                     let _ = self.stream.tcp().set_zero_linger();
@@ -88,9 +91,8 @@ impl Session {
             if wait {
                 tokio::select! {
                     biased;
-                    readable = timeout_at(deadline, self.stream.tcp().readable()) => {
-                        readable.ok()?.ok()?;
-                    }
+                    readable = self.stream.tcp().readable() => readable.ok()?,
+                    () = self.alarm.ring(deadline) => return None,
                     _ = self.visit.draining.wait_for(|draining| *draining) => return None,
                 }
             }
@@ -131,10 +133,11 @@ impl Session {
         self.visit.renew();
         let tls = if first { self.stream.report() } else { None };
         let mut record = Record::open(&self.visit, tls);
-        let head = match self.receive_head(buffer).await {
+        let deadline = record.started + self.visit.pool.relay.limits.head_timeout;
+        let head = match self.receive_head(buffer, deadline).await {
             Ok(Some(head)) => head,
             Ok(None) => return Next::Close,
-            Err(failure) => return self.fail(record, failure).await,
+            Err(failure) => return Box::pin(self.fail(record, failure)).await,
         };
         let length = head.1;
         let request = head.0;
@@ -147,7 +150,7 @@ impl Session {
                 why: "CONNECT: this relay has one origin and is no proxy for others".into(),
                 retry: false,
             };
-            return self.fail(record, failure).await;
+            return Box::pin(self.fail(record, failure)).await;
         }
         let forwarded = request.forwarded(&buffer.filled()[..length]);
         buffer.consume(length);
@@ -165,7 +168,7 @@ impl Session {
                     Finished { .. } => Next::Close,
                 }
             }
-            Err(failure) => self.fail(record, failure).await,
+            Err(failure) => Box::pin(self.fail(record, failure)).await,
         }
     }
 
@@ -173,16 +176,16 @@ impl Session {
     async fn receive_head(
         &mut self,
         buffer: &mut Buffer,
+        deadline: Instant,
     ) -> Result<Option<(RequestHead, usize)>, Failure> {
-        let limits = self.visit.pool.relay.limits;
-        let limit = usize::try_from(limits.head.get()).unwrap_or(usize::MAX);
-        let deadline = Instant::now() + limits.head_timeout;
+        let limit = self.visit.pool.relay.limits.head.get();
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let fail = |status, error: &HeadError| {
             Failure::new(EndedBy::Client, Phase::RequestHead, status, error)
         };
         let mut empty_lines = 0;
         loop {
-            let read = timeout_at(deadline, read_head(&mut self.stream, buffer, limit)).await;
+            let read = until(deadline, pin!(read_head(&mut self.stream, buffer, limit))).await;
             let length = match read {
                 Ok(Ok(length)) => length,
                 Ok(Err(HeadError::Ended { partial: false })) => return Ok(None),
@@ -233,6 +236,7 @@ impl Session {
             request,
             head,
             buffer,
+            alarm: &mut self.alarm,
         };
         let (finished, mut lent) = self
             .visit

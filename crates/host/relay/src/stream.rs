@@ -1,12 +1,13 @@
 //! Moving bytes between a socket and a bounded buffer, with a limit on how long nothing happens.
 
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
 
+use crate::alarm::within;
 use crate::buffer::Buffer;
 use crate::http::Malformed;
 use crate::http::body::Body;
@@ -88,6 +89,19 @@ pub(crate) async fn read_head(
     }
 }
 
+/// Writes once, as much as is taken of a head and what is at hand of its body.
+pub(crate) async fn write_both(
+    writer: &mut (impl AsyncWrite + Unpin),
+    head: &[u8],
+    body: &[u8],
+) -> io::Result<usize> {
+    if body.is_empty() {
+        return writer.write(head).await;
+    }
+    let pieces = [IoSlice::new(head), IoSlice::new(body)];
+    writer.write_vectored(&pieces).await
+}
+
 /// Writes a head and what is at hand of its body: both in one system call, and one segment where they fit.
 pub(crate) async fn write_message(
     writer: &mut (impl AsyncWrite + Unpin),
@@ -95,8 +109,7 @@ pub(crate) async fn write_message(
     body: &[u8],
     patience: Duration,
 ) -> Result<(), CopyError> {
-    let pieces = [IoSlice::new(head), IoSlice::new(body)];
-    let taken = timeout(patience, writer.write_vectored(&pieces))
+    let taken = within(patience, pin!(write_both(writer, head, body)))
         .await
         .map_err(|_elapsed| CopyError::WriteTimeout)?
         .map_err(CopyError::Write)?;
@@ -134,8 +147,7 @@ pub(crate) async fn copy_body(
         if body.is_done() {
             return Ok(());
         }
-        let read = timeout(patience, buffer.read_from(reader));
-        let count = read
+        let count = within(patience, pin!(buffer.read_from(reader)))
             .await
             .map_err(|_elapsed| CopyError::ReadTimeout)?
             .map_err(CopyError::Read)?;
@@ -155,8 +167,7 @@ pub(crate) async fn write_all(
     patience: Duration,
 ) -> Result<(), CopyError> {
     while !bytes.is_empty() {
-        let write = timeout(patience, writer.write(bytes));
-        let count = write
+        let count = within(patience, pin!(writer.write(bytes)))
             .await
             .map_err(|_elapsed| CopyError::WriteTimeout)?
             .map_err(CopyError::Write)?;
@@ -165,7 +176,7 @@ pub(crate) async fn write_all(
         }
         bytes = &bytes[count..];
     }
-    timeout(patience, writer.flush())
+    within(patience, pin!(writer.flush()))
         .await
         .map_err(|_elapsed| CopyError::WriteTimeout)?
         .map_err(CopyError::Write)

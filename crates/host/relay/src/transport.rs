@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use sys::socket::{IdleState, idle_state};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, tcp};
 use tokio_rustls::TlsStream;
 
@@ -116,6 +116,19 @@ impl Transport {
             Poll::Ready(Ok(())) => IdleState::Unsolicited,
             Poll::Ready(Err(_)) => IdleState::Failed,
         }
+    }
+
+    /// The same, as far as the runtime has been told: without asking the kernel, unless there is something to ask. What comes at
+    /// this moment is seen when the runtime looks next. With TLS the kernel is asked all the same.
+    pub(crate) fn heard_state(&mut self) -> IdleState {
+        let Self::Plain(stream) = self else {
+            return self.idle_state();
+        };
+        let heard = stream.try_io(Interest::READABLE, || match idle_state(stream) {
+            IdleState::Quiet => Err(io::ErrorKind::WouldBlock.into()),
+            ended @ (IdleState::Finished | IdleState::Unsolicited | IdleState::Failed) => Ok(ended),
+        });
+        heard.unwrap_or(IdleState::Quiet)
     }
 
     /// Ends our direction of a connection that is about to be dropped, as far as that goes without waiting.

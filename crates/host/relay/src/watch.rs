@@ -103,6 +103,10 @@ impl Watch {
 
     /// Takes note of what somebody should look at.
     pub(crate) fn notice(&self, event: &Event) {
+        if let Event::RequestDone { .. } = event {
+            // Nothing to look at, and there are many of them: they need not wait for each other here.
+            return;
+        }
         let now = self.now();
         self.state().alerts.notice(event, now);
     }
@@ -168,6 +172,9 @@ impl Entry {
 
     /// How far the newest request came; the connection may go on.
     pub(crate) fn request_done(&self, by: &str, phase: &str, error: Option<&str>) {
+        if self.id == UNSEEN {
+            return;
+        }
         let mut state = self.watch.state();
         if let Some(connection) = state.open.get_mut(&self.id) {
             connection.outcome = Some(End {

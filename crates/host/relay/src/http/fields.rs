@@ -1,10 +1,14 @@
 use httparse::Header;
+use memchr::memchr_iter;
 
 use super::Malformed;
 use crate::traces::TraceParent;
 
 /// More fields than any client sends; S3 clients send about 20.
 pub(crate) const MAX_FIELDS: usize = 128;
+
+/// Fields that frame or route a message belong to it, whatever `Connection` says.
+const NEVER_NOMINATED: [&str; 3] = ["host", "content-length", "transfer-encoding"];
 
 /// What a message's fields say about framing and about its connection.
 #[expect(
@@ -50,18 +54,22 @@ impl Fields {
                 }
                 name if name.eq_ignore_ascii_case("transfer-encoding") => {
                     has_encoding = true;
-                    codings.extend(list(header.value).ok_or(Malformed::Encoding)?);
+                    let list = list(header.value).ok_or(Malformed::Encoding)?;
+                    codings.extend(list.map(str::to_ascii_lowercase));
                 }
                 name if name.eq_ignore_ascii_case("connection") => {
                     for option in list(header.value).ok_or(Malformed::Syntax)? {
-                        match option.as_str() {
-                            "close" => fields.close = true,
-                            "keep-alive" => fields.keep_alive = true,
-                            "upgrade" => fields.upgrade = true,
-                            "host" | "content-length" | "transfer-encoding" => {
-                                return Err(Malformed::Nomination);
-                            }
-                            _ => fields.nominated.push(option),
+                        let is = |name: &&str| option.eq_ignore_ascii_case(name);
+                        if is(&"close") {
+                            fields.close = true;
+                        } else if is(&"keep-alive") {
+                            fields.keep_alive = true;
+                        } else if is(&"upgrade") {
+                            fields.upgrade = true;
+                        } else if NEVER_NOMINATED.iter().any(is) {
+                            return Err(Malformed::Nomination);
+                        } else {
+                            fields.nominated.push(option.to_ascii_lowercase());
                         }
                     }
                 }
@@ -139,23 +147,21 @@ fn plain_decimal(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// A comma-separated list of tokens in lower case. `None` for what is not ASCII tokens: parameters,
-/// quotes, or control characters that others might skip.
-fn list(value: &[u8]) -> Option<Vec<String>> {
+/// The tokens of a comma-separated list. `None` for what is not ASCII tokens: parameters, quotes, or control characters
+/// that others might skip.
+fn list(value: &[u8]) -> Option<impl Iterator<Item = &str>> {
     let text = std::str::from_utf8(value).ok()?;
     let items = text.split(',').map(|item| item.trim_matches([' ', '\t']));
+    let items = items.filter(|item| !item.is_empty());
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     items
-        .filter(|item| !item.is_empty())
-        .map(|item| {
-            let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-            item.chars().all(token).then(|| item.to_ascii_lowercase())
-        })
-        .collect()
+        .clone()
+        .all(|item| item.chars().all(token))
+        .then_some(items)
 }
 
 /// A folded line (RFC 9112 §5.2) starts with white space; so does a first field line that others take
 /// as part of the start line.
 pub(super) fn has_folded_line(head: &[u8]) -> bool {
-    head.windows(2)
-        .any(|pair| pair[0] == b'\n' && matches!(pair[1], b' ' | b'\t'))
+    memchr_iter(b'\n', head).any(|end| matches!(head.get(end + 1), Some(b' ' | b'\t')))
 }

@@ -1,3 +1,5 @@
+use memchr::memchr3;
+
 use super::Malformed;
 
 /// Finds the end of a head in bytes that arrive in pieces, and refuses line ends that others may read
@@ -10,11 +12,10 @@ use super::Malformed;
 /// on must mean the same behind it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HeadScanner {
-    /// Bytes looked at so far, counted from the head's start.
+    /// Bytes looked at so far, counted from the head's start. A CR is looked at together with what follows it.
     scanned: usize,
     /// Where the line under the eye started.
     line_start: usize,
-    last_was_cr: bool,
 }
 
 impl HeadScanner {
@@ -22,24 +23,25 @@ impl HeadScanner {
     /// each time, and only its new part is read). Returns the head's length, the empty line included,
     /// once it is complete.
     pub(crate) fn scan(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
-        for (index, &byte) in bytes.iter().enumerate().skip(self.scanned) {
-            self.scanned = index + 1;
-            match byte {
-                b'\n' if !self.last_was_cr => return Err(Malformed::BareLineFeed),
-                b'\n' => {
-                    self.last_was_cr = false;
+        while let Some(offset) = memchr3(b'\r', b'\n', 0, &bytes[self.scanned..]) {
+            let index = self.scanned + offset;
+            self.scanned = index;
+            match (bytes[index], bytes.get(index + 1)) {
+                (b'\r', None) => return Ok(None),
+                (b'\r', Some(b'\n')) => {
+                    let next = index + 2;
                     // An empty line is its CR LF alone.
-                    if index == self.line_start + 1 {
-                        return Ok(Some(index + 1));
+                    if index == self.line_start {
+                        return Ok(Some(next));
                     }
-                    self.line_start = index + 1;
+                    (self.line_start, self.scanned) = (next, next);
                 }
-                _ if self.last_was_cr => return Err(Malformed::BareCarriageReturn),
-                b'\r' => self.last_was_cr = true,
-                0 => return Err(Malformed::Nul),
-                _ => {}
+                (b'\r', Some(_)) => return Err(Malformed::BareCarriageReturn),
+                (b'\n', _) => return Err(Malformed::BareLineFeed),
+                (_, _) => return Err(Malformed::Nul),
             }
         }
+        self.scanned = bytes.len();
         Ok(None)
     }
 }

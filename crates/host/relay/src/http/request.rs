@@ -1,3 +1,5 @@
+use std::mem::MaybeUninit;
+
 use super::Malformed;
 use super::body::Body;
 use super::fields::{Fields, MAX_FIELDS, has_folded_line};
@@ -17,9 +19,11 @@ impl RequestHead {
         if has_folded_line(head) {
             return Err(Malformed::FoldedField);
         }
-        let mut headers = [httparse::EMPTY_HEADER; MAX_FIELDS];
-        let mut request = httparse::Request::new(&mut headers);
-        let status = request.parse(head).map_err(Malformed::from)?;
+        let mut headers = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let mut request = httparse::Request::new(&mut []);
+        let status = request
+            .parse_with_uninit_headers(head, &mut headers)
+            .map_err(Malformed::from)?;
         if status != httparse::Status::Complete(head.len()) {
             return Err(Malformed::Syntax);
         }
@@ -27,10 +31,15 @@ impl RequestHead {
         let target = request.path.ok_or(Malformed::StartLine)?;
         let version_1_1 = request.version == Some(1);
         // httparse accepts runs of spaces; a start line has exactly two.
-        let expected = format!("{method} {target} HTTP/1.{}\r\n", u8::from(version_1_1));
-        if !head.starts_with(expected.as_bytes()) {
-            return Err(Malformed::StartLine);
-        }
+        let version: &[u8] = if version_1_1 {
+            b" HTTP/1.1\r\n"
+        } else {
+            b" HTTP/1.0\r\n"
+        };
+        [method.as_bytes(), b" ", target.as_bytes(), version]
+            .into_iter()
+            .try_fold(head, |line, expected| line.strip_prefix(expected))
+            .ok_or(Malformed::StartLine)?;
         let fields = Fields::read(request.headers)?;
         //= https://www.rfc-editor.org/rfc/rfc9112#section-6.1
         //# A server or client that receives an HTTP/1.0 message containing a Transfer-Encoding header

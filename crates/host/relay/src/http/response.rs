@@ -1,3 +1,5 @@
+use std::mem::MaybeUninit;
+
 use super::Malformed;
 use super::body::Body;
 use super::fields::{Fields, MAX_FIELDS, has_folded_line};
@@ -16,9 +18,11 @@ impl ResponseHead {
         if has_folded_line(head) {
             return Err(Malformed::FoldedField);
         }
-        let mut headers = [httparse::EMPTY_HEADER; MAX_FIELDS];
-        let mut response = httparse::Response::new(&mut headers);
-        let status = response.parse(head).map_err(Malformed::from)?;
+        let mut headers = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let mut response = httparse::Response::new(&mut []);
+        let status = httparse::ParserConfig::default()
+            .parse_response_with_uninit_headers(&mut response, head, &mut headers)
+            .map_err(Malformed::from)?;
         if status != httparse::Status::Complete(head.len()) {
             return Err(Malformed::Syntax);
         }

@@ -190,6 +190,13 @@ impl<'a> Download<'a> {
                 scanner,
             } => {
                 let before = head.len();
+                if before == 0
+                    && let Some(length) = scanner.scan(bytes).map_err(malformed)?
+                {
+                    // Here whole, as nearly all are, with a body behind it that needs no copy.
+                    self.begin(&bytes[..length])?;
+                    return Poll::Ready(Ok(length));
+                }
                 head.extend_from_slice(bytes);
                 let Some(length) = scanner.scan(head).map_err(malformed)? else {
                     return Poll::Ready(Ok(bytes.len()));

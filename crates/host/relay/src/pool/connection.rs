@@ -39,6 +39,16 @@ pub(crate) struct Connection {
     pub(super) _slot: OwnedSemaphorePermit,
 }
 
+/// How surely a connection must be alive.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Liveness {
+    /// The kernel is asked: what is sent on it could not be sent again.
+    Sure,
+    /// What the runtime has been told will do, at a system call less without TLS: the request is sent again where it meets an end.
+    /// What an origin says unasked in this very moment would be taken for its answer, as what is on its way always would.
+    Likely,
+}
+
 /// How a connection's windows compare with their target.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Temperature {
@@ -116,9 +126,13 @@ impl Connection {
         self.requests + self.primings
     }
 
-    /// Whether the connection ended while nobody looked.
-    pub(crate) fn lost(&mut self) -> Option<&'static str> {
-        match self.stream.idle_state() {
+    /// Whether the connection ended while nobody looked, as far as `liveness` tells.
+    pub(crate) fn lost(&mut self, liveness: Liveness) -> Option<&'static str> {
+        let state = match liveness {
+            Liveness::Sure => self.stream.idle_state(),
+            Liveness::Likely => self.stream.heard_state(),
+        };
+        match state {
             IdleState::Quiet => None,
             IdleState::Finished => Some("the origin closed it"),
             IdleState::Unsolicited => Some("the origin sent bytes that nobody asked for"),

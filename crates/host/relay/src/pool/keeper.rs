@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use units::{Bytes, Rate};
 
 use super::prime::{self, PrimeError, Primed};
-use super::{Connection, Pool, Temperature};
+use super::{Connection, Liveness, Pool, Temperature};
 use crate::Priming;
 use crate::event::Event;
 
@@ -141,11 +141,12 @@ impl Keeper {
     /// Closes what cannot serve again.
     fn reap(&self) {
         let mut gone = Vec::new();
+        let now = Instant::now();
         {
             let mut idle = self.pool.idle();
             let mut index = 0;
             while index < idle.len() {
-                match self.pool.unusable(&mut idle[index]) {
+                match self.pool.unusable(&mut idle[index], Liveness::Sure, now) {
                     Some(why) => gone.push((idle.remove(index), why)),
                     None => index += 1,
                 }

@@ -7,6 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Session;
 use super::visit::Visit;
+use crate::alarm::Alarm;
 use crate::ending::Ended;
 use crate::event::{EndedBy, Event, Phase};
 use crate::transport::{Counted, Transport};
@@ -22,7 +23,7 @@ impl Arrival {
     pub(crate) async fn serve(self) {
         let (id, peer, pool) = (self.visit.id, self.visit.peer, Arc::clone(&self.visit.pool));
         let arrived = Instant::now();
-        match self.meet(arrived).await {
+        match Box::pin(self.meet(arrived)).await {
             Ok(session) => session.serve().await,
             Err(ended) => (pool.events)(Event::RequestDone {
                 client: id,
@@ -67,6 +68,7 @@ impl Arrival {
         Ok(Session {
             visit: self.visit,
             stream,
+            alarm: Alarm::default(),
         })
     }
 }

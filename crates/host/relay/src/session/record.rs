@@ -19,7 +19,7 @@ pub(crate) struct Record {
     client: u64,
     peer: SocketAddr,
     told: bool,
-    started: Instant,
+    pub(crate) started: Instant,
     pub(crate) method: String,
     path: String,
     pub(crate) connection: Option<u64>,

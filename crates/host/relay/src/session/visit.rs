@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::record::Record;
+use crate::alarm::Alarm;
 use crate::buffer::{Buffer, Buffers};
 use crate::event::{EndedBy, Phase};
 use crate::exchange::{Exchange, Failure, Finished};
@@ -45,6 +46,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) head: &'a [u8],
     /// What was read from the client beyond the head.
     pub(crate) buffer: &'a mut Buffer,
+    pub(crate) alarm: &'a mut Alarm,
 }
 
 // === impl Visit ===
@@ -75,7 +77,7 @@ impl Visit {
             // connection that ended in the same moment.
             let alone = !asked.request.version_1_1 || attempt > 1;
             let taken = if alone {
-                self.pool.take_new().await
+                Box::pin(self.pool.take_new()).await
             } else {
                 self.pool.take(self.wanted(asked.request)).await
             };
@@ -94,6 +96,7 @@ impl Visit {
                 buffers: &self.buffers,
                 draining: &self.draining,
                 progress: &record.progress,
+                alarm: &mut *asked.alarm,
             }
             .run(asked.head, &mut lent)
             .await;
@@ -110,12 +113,12 @@ impl Visit {
         }
     }
 
-    /// A download wants the connection whose window those before it have opened, a long upload one that is primed.
+    /// What may be sent again, a download mostly, wants the connection whose window those before it have opened, a long upload one that is primed.
     fn wanted(&self, request: &RequestHead) -> Wanted {
-        match (request.method.as_str(), request.body()) {
-            ("GET" | "HEAD", _) => Wanted::Download(self.before),
-            (_, Body::Length(bytes)) if bytes >= LONG => Wanted::Primed(bytes),
-            _ => Wanted::Best,
+        match request.body() {
+            _ if request.is_safe_and_empty() => Wanted::Download(self.before),
+            Body::Length(bytes) if bytes >= LONG => Wanted::Primed(bytes),
+            Body::Length(_) | Body::Chunked(_) | Body::UntilClose => Wanted::Best,
         }
     }
 

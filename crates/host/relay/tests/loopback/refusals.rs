@@ -1,6 +1,6 @@
 use longhaul_relay::{EndedBy, Event, Phase};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use units::Span;
 
@@ -151,6 +151,38 @@ async fn an_absent_silent_or_babbling_origin_is_told_apart() {
 }
 
 #[tokio::test]
+async fn a_response_that_has_begun_may_take_longer_than_its_beginning() {
+    within(async {
+        let limit = Duration::from_millis(50);
+        let (listener, target) = listen().await;
+        let mut options = plain(target);
+        options.limits.response_timeout = Some(Span::from(limit));
+        let mut relay = Relay::start(options).await;
+        let mut client = relay.connect().await;
+        let get = b"GET / HTTP/1.1\r\nHost: o\r\n\r\n";
+        client.write_all(get).await.unwrap();
+        let (mut origin, _) = listener.accept().await.unwrap();
+        read_head(&mut origin).await;
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na";
+        origin.write_all(head).await.unwrap();
+        let mut answer = vec![0; head.len()];
+        client.read_exact(&mut answer).await.unwrap();
+        // The limit has long passed when the rest comes.
+        tokio::time::sleep(4 * limit).await;
+        origin.write_all(b"b").await.unwrap();
+        let mut rest = [0];
+        client.read_exact(&mut rest).await.unwrap();
+        assert_eq!(rest, *b"b");
+        let done = relay.request_done().await;
+        assert_eq!(
+            outcome(&done),
+            (Some(200), EndedBy::Completed, Phase::ResponseBody)
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_response_cut_short_is_cut_short_for_the_client_too() {
     within(async {
         for head in [
@@ -172,7 +204,7 @@ async fn a_response_cut_short_is_cut_short_for_the_client_too() {
                 .unwrap();
             drop(origin);
             let mut bytes = Vec::new();
-            let ended = tokio::io::AsyncReadExt::read_to_end(&mut client, &mut bytes).await;
+            let ended = client.read_to_end(&mut bytes).await;
             assert!(ended.is_err() || bytes.len() < head.len() + 10);
             let done = relay.request_done().await;
             assert_eq!(
