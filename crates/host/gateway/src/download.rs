@@ -14,9 +14,13 @@ use crate::asked::Asked;
 use crate::config::BucketRule;
 use crate::failed::Failed;
 use crate::gateway::{Gateway, passed_on};
+use crate::known::Version;
 use crate::origin::Ask;
-use crate::path::Plan;
-pub(crate) use ranges::Delivery;
+use crate::path::{FIRST_RANGE, LONG, Plan, SMALLEST_RANGE};
+pub(crate) use ranges::{Ahead, Delivery};
+
+/// Stores read positions as signed numbers, and take a range beyond them for none.
+pub(crate) const FARTHEST: u64 = i64::MAX.unsigned_abs();
 
 /// The bytes that somebody asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,6 +74,12 @@ impl Gateway {
             _ if asked.query("partNumber").is_some() => None,
             None | Some(Wanted::Last(_)) => None,
             Some(Wanted::Between(first, last)) if last - first < plan.first => None,
+            // Further than any object reaches.
+            Some(Wanted::From(first) | Wanted::Between(first, _))
+                if first > FARTHEST - plan.first =>
+            {
+                None
+            }
             Some(wanted) => Some(wanted),
         };
         let mut reading = Reading::of(asked, rule);
@@ -84,12 +94,23 @@ impl Gateway {
             Wanted::From(first) | Wanted::Between(first, _) => first,
             Wanted::All | Wanted::Last(_) => 0,
         };
+        let most = match wanted {
+            Wanted::Between(_, last) => last,
+            Wanted::All | Wanted::From(_) | Wanted::Last(_) => u64::MAX,
+        };
+        let (short, long) = (first + SMALLEST_RANGE, first + plan.first);
+        let ahead = self.ahead(&reading, &conditions, (first, short), most);
+        // Where others ask for the rest at the same time, nobody should wait long for the beginning.
+        let end = if ahead.is_some() { short } else { long };
         let opened = self
-            .open(&reading, conditions.clone(), first, first + plan.first - 1)
+            .open(&reading, conditions.clone(), first, end - 1)
             .await?;
         let (status, range) = (opened.head.status, opened.range);
+        let total = range.map(|range| range.total);
+        self.learn(&reading, status, &opened.head.headers, total);
         if status == StatusCode::RANGE_NOT_SATISFIABLE && wanted == Wanted::All {
             // An empty object has no first byte.
+            self.known().saw(&reading.bucket, &reading.key, None);
             return self.get_straight(&reading, conditions).await;
         }
         let Some(range) = range else {
@@ -97,10 +118,7 @@ impl Gateway {
             let pieces = self.origin().pieces(opened.body);
             return Ok(Answer::stream(opened.head, pieces, length));
         };
-        let last = match wanted {
-            Wanted::Between(_, last) => last.min(range.total - 1),
-            Wanted::All | Wanted::From(_) | Wanted::Last(_) => range.total - 1,
-        };
+        let last = most.min(range.total - 1);
         let mut head = opened.head;
         head.headers
             .insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -113,7 +131,10 @@ impl Gateway {
                 head.headers.insert(CONTENT_RANGE, shown);
             }
         }
-        let delivery = Delivery::begin(self, &reading, &head.headers, opened.body, range, last);
+        let delivery = match ahead.filter(|ahead| ahead.fits(&head.headers, range, last)) {
+            Some(ahead) => ahead.go_on(self, opened.body),
+            None => Delivery::begin(self, &reading, &head.headers, opened.body, range, last),
+        };
         let parts = delivery.parts();
         let mut answer = Answer::stream(head, delivery.into_pieces(), Some(last - first + 1));
         answer.parts = parts;
@@ -126,6 +147,42 @@ impl Gateway {
         self.origin()
             .path()
             .ranges(limits.request_memory, limits.parallel)
+    }
+
+    /// Asks for what lies behind the `first` range, up to the byte `most`, where the object is taken for one that is known.
+    /// Over a short path there is little to win.
+    pub(crate) fn ahead(
+        &self,
+        reading: &Reading,
+        conditions: &HeaderMap,
+        first: (u64, u64),
+        most: u64,
+    ) -> Option<Ahead> {
+        let far = self.origin().path().rtt() >= Some(LONG);
+        if !far || !conditions.is_empty() || !reading.is_of_the_newest() {
+            return None;
+        }
+        let version = self.known().version(&reading.bucket, &reading.key)?;
+        let last = most.min(version.length.checked_sub(1)?);
+        (first.1 <= last).then(|| Ahead::begin(self, reading, version, first, last))
+    }
+
+    /// Remembers what an answer says of an object of which a whole download reads `length` bytes; forgets what is not there
+    /// any more.
+    pub(crate) fn learn(
+        &self,
+        reading: &Reading,
+        status: StatusCode,
+        head: &HeaderMap,
+        length: Option<u64>,
+    ) {
+        let gone = status == StatusCode::NOT_FOUND;
+        // Of what stands in a query, or did not go well, nothing follows for the object.
+        if reading.is_of_the_newest() && (status.is_success() || gone) {
+            let length = length.filter(|&length| length > FIRST_RANGE && !gone);
+            let version = length.and_then(|length| Version::of(head, length));
+            self.known().saw(&reading.bucket, &reading.key, version);
+        }
     }
 
     /// One request, answered as the origin answers it.
@@ -181,6 +238,11 @@ impl Reading {
             query: asked.query.clone(),
             headers,
         }
+    }
+
+    /// Whether the object is meant as it is now. `x-id` is what some clients call the operation.
+    fn is_of_the_newest(&self) -> bool {
+        self.query.iter().all(|(name, _)| name == "x-id")
     }
 
     /// The same version for ever: further requests fail where the object has been replaced.

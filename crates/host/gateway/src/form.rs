@@ -122,7 +122,12 @@ where
                 key: key.to_owned(),
                 headers,
             };
-            stored = Some(put_unknown(gateway, target, pieces).await?);
+            let (at, key) = (target.bucket.clone(), target.key.clone());
+            let answer = put_unknown(gateway, target, pieces).await?;
+            if answer.status.is_success() {
+                gateway.known().saw(&at, &key, None);
+            }
+            stored = Some(answer);
         } else {
             while let Some(piece) = field.next().await {
                 let piece = piece.map_err(|_| malformed("the form is cut"))?;

@@ -5,17 +5,19 @@ mod copies;
 
 use std::sync::Arc;
 
-use http::Method;
 use http::header::HeaderMap;
+use http::{Method, StatusCode};
 use s3s::S3ErrorCode;
 use tokio::sync::Semaphore;
 
 use crate::answer::Answer;
 use crate::asked::{Asked, Operation};
 use crate::config::{BucketRule, Config, Encryption};
+use crate::download::{Reading, length_of};
 use crate::encrypted::listing::Sizes;
 use crate::failed::Failed;
 use crate::journal::{Journal, Left};
+use crate::known::Known;
 use crate::origin::{Ask, Origin, Payload};
 use crate::upload::Incoming;
 use crate::upload::parts::abort;
@@ -32,6 +34,7 @@ struct Inner {
     /// For requests beyond the one that everybody may have.
     permits: Arc<Semaphore>,
     sizes: Sizes,
+    known: Known,
     journal: Journal,
 }
 
@@ -47,6 +50,7 @@ impl Gateway {
                 origin,
                 permits,
                 sizes: Sizes::default(),
+                known: Known::default(),
                 journal,
             }),
         }
@@ -67,6 +71,11 @@ impl Gateway {
     /// Sizes of encrypted objects that were put together of parts.
     pub(crate) fn sizes(&self) -> &Sizes {
         &self.inner.sizes
+    }
+
+    /// What large objects were when they were seen last.
+    pub(crate) fn known(&self) -> &Known {
+        &self.inner.known
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -97,6 +106,21 @@ impl Gateway {
                 "The specified bucket does not exist",
             )
         })?;
+        let answer = self.handle_by(asked, &rule, incoming).await?;
+        let replaced = [Operation::CopyObject, Operation::CompleteMultipartUpload];
+        if replaced.contains(&asked.operation) && answer.status.is_success() {
+            self.known().saw(&rule.origin, &asked.key, None);
+        }
+        Ok(answer)
+    }
+
+    /// As [`Gateway::handle`], by the rule of the bucket.
+    async fn handle_by(
+        &self,
+        asked: &Asked,
+        rule: &BucketRule,
+        incoming: Incoming,
+    ) -> Result<Answer, Failed> {
         match (asked.operation, &rule.encryption) {
             (Operation::CreateBucket | Operation::DeleteBucket, _)
                 if !self.config().manage_buckets =>
@@ -106,16 +130,16 @@ impl Gateway {
                     "this gateway does not make or remove buckets; see manage-buckets",
                 ))
             }
-            (Operation::PutObject, _) => self.put_object(asked, &rule, incoming).await,
-            (Operation::CopyObject, _) => self.copy_object(asked, &rule).await,
-            (Operation::UploadPartCopy, _) => self.copy_part(asked, &rule).await,
+            (Operation::PutObject, _) => self.put_object(asked, rule, incoming).await,
+            (Operation::CopyObject, _) => self.copy_object(asked, rule).await,
+            (Operation::UploadPartCopy, _) => self.copy_part(asked, rule).await,
             (operation, Some(encryption)) => {
-                self.handle_encrypted(operation, asked, &rule, encryption, incoming)
+                self.handle_encrypted(operation, asked, rule, encryption, incoming)
                     .await
             }
-            (Operation::GetObject, None) => self.get_object(asked, &rule).await,
-            (Operation::UploadPart, None) => self.upload_part(asked, &rule, incoming).await,
-            (_, None) => self.pass(asked, &rule, incoming).await,
+            (Operation::GetObject, None) => self.get_object(asked, rule).await,
+            (Operation::UploadPart, None) => self.upload_part(asked, rule, incoming).await,
+            (_, None) => self.pass(asked, rule, incoming).await,
         }
     }
 
@@ -185,6 +209,15 @@ impl Gateway {
             }
         }
         let response = self.origin().ask(ask).await?;
+        if [Operation::HeadObject, Operation::DeleteObject].contains(&asked.operation) {
+            // Of a range it would be the range's.
+            let told = asked.operation == Operation::HeadObject
+                && response.status() == StatusCode::OK
+                && rule.encryption.is_none();
+            let length = length_of(response.headers()).filter(|_| told);
+            let reading = Reading::of(asked, rule);
+            self.learn(&reading, response.status(), response.headers(), length);
+        }
         buckets::answer(response, rule, asked)
     }
 }

@@ -14,7 +14,8 @@
 //! - Large objects are cut: uploads into the parts of a multipart upload, downloads into ranges of one version. How
 //!   large and how many follows from what `path` has seen.
 //!
-//! Nothing is kept here: what was written through the gateway is read as consistently as the origin gives it.
+//! No object is kept here: what was written through the gateway is read as consistently as the origin gives it. What large
+//! objects were when they were seen last (`known`) only lets a download ask for more at once.
 
 mod answer;
 mod asked;
@@ -29,6 +30,7 @@ mod front;
 mod gateway;
 mod journal;
 mod keys;
+mod known;
 mod origin;
 mod path;
 mod rechunked;

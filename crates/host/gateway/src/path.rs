@@ -19,6 +19,8 @@ pub(crate) const LONG: Duration = Duration::from_millis(20);
 const USUAL_RANGE: u64 = 768 << 10;
 /// Parts begin at this size where few are needed: below, the cost per request shows even on a LAN.
 const USUAL_PART: u64 = 8 << 20;
+/// Over a short path no more than this is asked for and not delivered.
+const SHORT_MEMORY: u64 = 96 << 20;
 /// The golden section's share of 2^64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const LARGEST_PART: u64 = 64 << 20;
@@ -168,6 +170,7 @@ impl Plan {
         memory: u64,
         most: usize,
     ) -> Self {
+        let memory = worth(rtt, memory);
         let least = length
             .div_ceil(MOST_PARTS)
             .max(SMALLEST_PART)
@@ -180,6 +183,7 @@ impl Plan {
     /// what others bring meanwhile waits for the slowest. Together they are as long as what the path and its queue hold, so
     /// that windows stop growing before the queue overflows.
     fn ranges(rtt: Option<Duration>, rate: Option<Rate>, memory: u64, most: usize) -> Self {
+        let memory = worth(rtt, memory);
         let held = held(rtt, rate);
         let lanes = held.map_or(memory / USUAL_PART, |held| 2 * held / USUAL_RANGE + 2);
         let plan = Self::of(held, lanes, SMALLEST_RANGE, memory, most);
@@ -187,7 +191,7 @@ impl Plan {
         let Some(held) = held.filter(|_| rtt >= Some(LONG)) else {
             return plan;
         };
-        let together = (2 * held).min(memory / 5 * 2);
+        let together = (2 * held).min(memory / 5 * 4);
         let part = together / plan.parallel as u64;
         Self {
             part: part.clamp(SMALLEST_RANGE, plan.part),
@@ -221,6 +225,16 @@ impl Plan {
             parallel: usize::try_from(lanes).unwrap_or(usize::MAX),
             memory,
         }
+    }
+}
+
+/// So much of `memory` as the path is worth: a short one, or one that nobody has seen yet, needs little.
+fn worth(rtt: Option<Duration>, memory: u64) -> u64 {
+    let long = rtt >= Some(LONG);
+    if long {
+        memory
+    } else {
+        memory.min(SHORT_MEMORY)
     }
 }
 
@@ -262,11 +276,13 @@ mod tests {
         assert!(far.part >= SMALLEST_PART);
         let back = Plan::ranges(rtt, rate, MEMORY, 32);
         assert_eq!(back.parallel, 32);
-        // Of the memory two fifths are under way, the rest is for what waits for the slowest.
-        assert_eq!(back.part, MEMORY / 5 * 2 / 32);
+        // 25 MB twice are under way, or four fifths of the memory: the rest is for what waits for the slowest.
+        assert_eq!(back.part, 50_000_000 / 32);
         let back = Plan::ranges(rtt, rate, MEMORY, 64);
-        assert_eq!((back.part, back.parallel), (MEMORY / 5 * 2 / 64, 64));
+        assert_eq!((back.part, back.parallel), (50_000_000 / 64, 64));
         assert_eq!(back.first, FIRST_RANGE);
+        let back = Plan::ranges(rtt, rate, MEMORY / 2, 64);
+        assert_eq!((back.part, back.parallel), (MEMORY / 2 / 5 * 4 / 64, 64));
         let (rtt, rate) = known(1, 1000);
         let near = Plan::ranges(rtt, rate, MEMORY, 64);
         assert_eq!((near.part, near.first), (USUAL_PART, USUAL_PART));

@@ -13,6 +13,7 @@ use crate::answer::Answer;
 use crate::asked::{Asked, Operation};
 use crate::checksum::{Algorithm, Claims};
 use crate::config::BucketRule;
+use crate::download::Reading;
 use crate::encrypted;
 use crate::failed::Failed;
 use crate::gateway::Gateway;
@@ -83,6 +84,8 @@ impl Gateway {
             };
             Answer::whole(self.origin().ask(ask).await?)
         };
+        let reading = Reading::of(asked, rule);
+        self.learn(&reading, answer.status, &answer.headers, Some(length));
         if rule.encryption.is_some() {
             encrypted::for_client(&mut answer.headers);
         }

@@ -441,8 +441,9 @@ impl LimitOptions {
         let limits = Limits {
             // S3's own: 5 TiB.
             object: self.object.unwrap_or(Bytes::mib(5 << 20)).get(),
-            // Twice the bandwidth-delay product of 1 Gbit/s at 200 ms, and what is being filled meanwhile.
-            request_memory: self.request_memory.unwrap_or(Bytes::mib(96)).get(),
+            // Two seconds of 1 Gbit/s: so long the path works on while one connection of many stands still. Over a short path
+            // less is taken.
+            request_memory: self.request_memory.unwrap_or(Bytes::mib(256)).get(),
             // A disk of 100 operations per second suffers from more; a fast store gains nothing from them.
             parallel: self.parallel.unwrap_or(64),
             connections: self.connections.unwrap_or(1024),

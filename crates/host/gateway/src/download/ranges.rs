@@ -18,14 +18,15 @@ use futures_util::stream::{self, StreamExt as _};
 use http::header::{HeaderMap, RANGE};
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{ContentRange, Reading, content_range, range_header};
 use crate::failed::Failed;
 use crate::gateway::Gateway;
+use crate::known::Version;
 use crate::origin::{Line, Pieces};
 use crate::path::{FIRST_RANGE, LONG, Plan, SMALLEST_RANGE};
 use crate::upload::parts::Leave;
@@ -62,6 +63,8 @@ struct Shared {
 }
 
 struct State {
+    /// Of the range that is delivered now.
+    front: Arc<Mutex<Progress>>,
     /// In the order of their bytes, behind the one that is delivered now.
     ranges: VecDeque<Range>,
     /// First byte that nobody has asked for yet.
@@ -95,6 +98,54 @@ struct Reader {
     leave: Leave,
 }
 
+/// A delivery whose first answer is not here yet, of an object that is taken for one that was seen before.
+pub(crate) struct Ahead {
+    delivery: Delivery,
+    first: oneshot::Sender<Pieces>,
+    version: Version,
+    range: (u64, u64),
+}
+
+// === impl Ahead ===
+
+impl Ahead {
+    /// Asks for what lies behind `range`, from its first byte to below its second, up to `last`. Somebody else asks for the range.
+    pub(crate) fn begin(
+        gateway: &Gateway,
+        reading: &Reading,
+        version: Version,
+        range: (u64, u64),
+        last: u64,
+    ) -> Self {
+        let (first, answer) = oneshot::channel();
+        let answer = async {
+            let given_up = |_| Failed::internal("a download's first range was given up");
+            answer.await.map_err(given_up)
+        };
+        Self {
+            delivery: Delivery::of(gateway, reading, &version.head(), range, last, answer),
+            first,
+            version,
+            range,
+        }
+    }
+
+    /// Whether the object is what it was taken for: `head` describes it, its first answer is `range`, and it is wanted up to
+    /// `last`.
+    pub(crate) fn fits(&self, head: &HeaderMap, range: ContentRange, last: u64) -> bool {
+        self.version.is_of(head)
+            && (range.first, range.last + 1) == self.range
+            && last == self.delivery.shared.last
+    }
+
+    /// Delivers it; `body` is its first range.
+    pub(crate) fn go_on(self, gateway: &Gateway, body: Incoming) -> Delivery {
+        // Its reader waits for nothing else.
+        let _ = self.first.send(gateway.origin().pieces(body));
+        self.delivery
+    }
+}
+
 // === impl Delivery ===
 
 impl Delivery {
@@ -107,11 +158,27 @@ impl Delivery {
         range: ContentRange,
         last: u64,
     ) -> Self {
-        // Only now: the first answer tells how long the path is.
+        let first = (range.first, range.last.min(last) + 1);
+        let pieces = gateway.origin().pieces(body);
+        Self::of(gateway, reading, head, first, last, ready(Ok(pieces)))
+    }
+
+    /// Delivers what `answer` brings, from the first of `first` to below the second, and then all up to `last`, of the version
+    /// that `head` names.
+    fn of(
+        gateway: &Gateway,
+        reading: &Reading,
+        head: &HeaderMap,
+        first: (u64, u64),
+        last: u64,
+        answer: impl Future<Output = Result<Pieces, Failed>> + Send + 'static,
+    ) -> Self {
+        // Only now: the first answer, where it is here, tells how long the path is.
         let plan = gateway.reading_plan();
         let mut reading = reading.clone();
         reading.pin(head);
-        let end = range.last.min(last) + 1;
+        let (first, end) = first;
+        let (front, task) = Range::new(first, end);
         let rtt = gateway.origin().path().rtt();
         let shared = Arc::new(Shared {
             gateway: gateway.clone(),
@@ -120,18 +187,17 @@ impl Delivery {
             last,
             rtt: rtt.unwrap_or(UNKNOWN_RTT).max(LONG),
             state: Mutex::new(State {
+                front: Arc::clone(&front.progress),
                 ranges: VecDeque::new(),
                 next: end,
-                delivered: range.first,
+                delivered: first,
                 begun: 0,
                 rates: VecDeque::new(),
             }),
             moved: Notify::new(),
         });
-        let (front, task) = Range::new(range.first, end);
         let mut readers = JoinSet::new();
-        let pieces = gateway.origin().pieces(body);
-        readers.spawn(Arc::clone(&shared).first(task, pieces));
+        readers.spawn(Arc::clone(&shared).first(task, answer));
         let mut delivery = Self {
             shared,
             front,
@@ -164,7 +230,14 @@ impl Delivery {
         loop {
             self.hire();
             if self.shared.state().delivered == self.front.progress().end {
-                let next = self.shared.state().ranges.pop_front();
+                let next = {
+                    let mut state = self.shared.state();
+                    let next = state.ranges.pop_front();
+                    if let Some(next) = &next {
+                        state.front = Arc::clone(&next.progress);
+                    }
+                    next
+                };
                 match next {
                     Some(next) => self.front = next,
                     None if self.shared.is_asked_for() => return Ok(None),
@@ -239,13 +312,8 @@ impl Delivery {
                     None => &self.front,
                     Some(behind) => &state.ranges[behind],
                 };
-                // It may have gone on meanwhile, even beyond the cut.
-                let end = {
-                    let mut progress = locked(&range.progress);
-                    if progress.at > cut || progress.at == progress.end {
-                        return;
-                    }
-                    std::mem::replace(&mut progress.end, cut)
+                let Some(end) = cut_at(&range.progress, cut) else {
+                    return;
                 };
                 let (range, task) = Range::new(cut, end);
                 state.ranges.insert(slow, range);
@@ -277,9 +345,13 @@ impl Delivery {
 // === impl Shared ===
 
 impl Shared {
-    /// The range whose answer is here already.
-    async fn first(self: Arc<Self>, task: Task, pieces: Pieces) {
-        let outcome = task.read(ready(Ok(pieces)), self.rtt).await;
+    /// The range that somebody else has asked for.
+    async fn first(
+        self: Arc<Self>,
+        task: Task,
+        answer: impl Future<Output = Result<Pieces, Failed>> + Send,
+    ) {
+        let outcome = task.read(answer, self.rtt).await;
         task.end(outcome);
         self.moved.notify_one();
     }
@@ -287,6 +359,9 @@ impl Shared {
     /// The next range for a connection that should read so much, as far as it is known; `None` where there is nothing left or no room.
     fn task(&self, length: Option<u64>) -> Option<Task> {
         let mut state = self.state();
+        if let Some(task) = state.take_over(self.plan.memory, self.rtt) {
+            return Some(task);
+        }
         let end = state.wanted(self, length)?;
         let (range, task) = Range::new(state.next, end);
         state.ranges.push_back(range);
@@ -316,17 +391,36 @@ impl State {
             || self.first_length(plan),
             |length| length.clamp(SMALLEST_RANGE, plan.part),
         );
-        let end = (self.next + length).min(shared.last + 1);
+        // The last ones are the shorter the less is left: who comes to the end early must not wait for who has just begun.
+        let left = (shared.last + 1).saturating_sub(self.next);
+        let fair = (left / plan.parallel as u64).max(SMALLEST_RANGE);
+        let end = self.next + length.min(fair).min(left);
         let fits = end - self.delivered <= plan.memory;
         (self.next < end && fits).then_some(end)
     }
 
-    /// From a quarter of [`FIRST_RANGE`] to three, the later the longer: those who begin together must not all rest for a round trip
+    /// The end of the range that is delivered now, where half of what memory holds waits for it already and it would take long yet:
+    /// who asks for work helps there, before all others have to rest.
+    fn take_over(&mut self, memory: u64, rtt: Duration) -> Option<Task> {
+        let waiting = self.ranges.iter().map(|range| range.progress().here());
+        if waiting.sum::<u64>() < memory / 2 {
+            return None;
+        }
+        let usual = usual(self.rates.iter().copied())?;
+        let front = *locked(&self.front);
+        let (_, cut) = slowest(&[front], usual, OTHERS_REST, Instant::now(), rtt)?;
+        let end = cut_at(&self.front, cut)?;
+        let (range, task) = Range::new(cut, end);
+        self.ranges.push_front(range);
+        Some(task)
+    }
+
+    /// From half of [`FIRST_RANGE`] to three halves, the later the longer: those who begin together must not all rest for a round trip
     /// at the same time, and the slowest of them must not have much.
     fn first_length(&self, plan: Plan) -> u64 {
         let all = plan.parallel as u64;
-        let length = FIRST_RANGE / 4 + FIRST_RANGE / 2 * (self.begun % all) / all;
-        length.min(plan.memory / all)
+        let length = FIRST_RANGE / 2 + FIRST_RANGE * (self.begun % all) / all;
+        length.min(plan.memory / 2 / all).max(SMALLEST_RANGE)
     }
 
     fn remember(&mut self, rate: Option<f64>) {
@@ -465,6 +559,13 @@ impl Task {
     }
 }
 
+/// Ends a range at `cut`, and returns where it was to end; `None` where it has gone on meanwhile, even beyond the cut.
+fn cut_at(progress: &Mutex<Progress>, cut: u64) -> Option<u64> {
+    let mut progress = locked(progress);
+    let open = progress.at <= cut && progress.at < progress.end;
+    open.then(|| std::mem::replace(&mut progress.end, cut))
+}
+
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -482,5 +583,54 @@ mod tests {
         let reading = task.read(std::future::pending(), UNKNOWN_RTT);
         let ended = tokio::time::timeout(Duration::from_mins(1), reading).await;
         ended.unwrap().unwrap();
+    }
+    #[test]
+    fn who_asks_for_work_helps_where_half_of_the_memory_waits() {
+        const MIB: u64 = 1 << 20;
+        let rtt = Duration::from_millis(200);
+        let (front, _task) = Range::new(0, 4 * MIB);
+        let mut ranges = VecDeque::new();
+        for number in 1..=4 {
+            let (range, _task) = Range::new(4 * number * MIB, 4 * (number + 1) * MIB);
+            locked(&range.progress).at += 2 * MIB;
+            ranges.push_back(range);
+        }
+        let mut state = State {
+            front: Arc::clone(&front.progress),
+            ranges,
+            next: 20 * MIB,
+            delivered: 0,
+            begun: 4,
+            rates: [2e6, 2e6].into(),
+        };
+        // An eighth of a MiB in the last two round trips: it will not be there soon.
+        let then = Instant::now().checked_sub(2 * rtt).unwrap();
+        let mut slow = Progress::of(0, 4 * MIB);
+        slow.answered(then);
+        slow.arrived(MIB / 16, then + rtt, rtt);
+        slow.arrived(MIB / 16, then + 2 * rtt, rtt);
+        *locked(&front.progress) = slow;
+        assert!(state.take_over(17 * MIB, rtt).is_none(), "8 of 17 MiB wait");
+        let task = state.take_over(16 * MIB, rtt).unwrap();
+        assert_eq!(front.progress().end, task.first);
+        assert!(
+            task.first > MIB / 8 && task.end == 4 * MIB,
+            "{}",
+            task.first
+        );
+        let behind: Vec<u64> = state
+            .ranges
+            .iter()
+            .map(|range| range.progress().at / MIB)
+            .collect();
+        assert_eq!(behind[1..], [6, 10, 14, 18]);
+        assert_eq!(state.ranges.len(), 5);
+        // Others help as well, until what is left to it is here soon.
+        let mut end = task.first;
+        while let Some(task) = state.take_over(16 * MIB, rtt) {
+            assert!(task.first < task.end && task.end == end);
+            end = task.first;
+        }
+        assert!(front.progress().at <= end && front.progress().end == end);
     }
 }

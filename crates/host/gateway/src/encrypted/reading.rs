@@ -11,8 +11,8 @@ use crate::answer::Answer;
 use crate::asked::Asked;
 use crate::config::{BucketRule, Encryption};
 use crate::download::{
-    ContentRange, Delivery, Reading, Wanted, conditions, content_range, length_of, range_header,
-    wanted,
+    Ahead, ContentRange, Delivery, FARTHEST, Reading, Wanted, conditions, content_range, length_of,
+    range_header, wanted,
 };
 use crate::failed::Failed;
 use crate::gateway::Gateway;
@@ -50,13 +50,20 @@ impl Gateway {
         let mut reading = Reading::of(asked, rule);
         let mut conditions = conditions(asked);
         origin_conditions(&mut conditions);
+        let ahead = (wanted == Wanted::All)
+            .then(|| self.ahead(&reading, &conditions, (0, stored_first(plan)), u64::MAX))
+            .flatten();
         let first = first_guess(wanted, plan)?;
+        let unpinned = reading.clone();
         let sighted = match self
             .sight(&mut reading, conditions, first, encryption)
             .await?
         {
             Ok(sighted) => sighted,
-            Err(answer) => return Ok(*answer),
+            Err(answer) => {
+                self.learn(&unpinned, answer.status, &answer.headers, None);
+                return Ok(*answer);
+            }
         };
         let plain = sighted.layout.plain();
         let Some((first, last)) = resolved(wanted, plain) else {
@@ -75,14 +82,12 @@ impl Gateway {
         let Some(open) = sighted.layout.plan(first, last) else {
             return Err(Failed::internal("a range was not planned"));
         };
+        if wanted == Wanted::All {
+            self.learn(&unpinned, head.status, &head.headers, Some(open.last + 1));
+        }
+        let span = (open.first, open.last);
         let (parts, pieces) = self
-            .stored(
-                &reading,
-                &head.headers,
-                sighted.body,
-                (open.first, open.last),
-                plan,
-            )
+            .stored(&reading, &head.headers, sighted.body, span, plan, ahead)
             .await?;
         let length = if plain == 0 { 0 } else { last - first + 1 };
         head.status = StatusCode::OK;
@@ -123,10 +128,14 @@ impl Gateway {
         }
         let stored = length_of(&answer.headers)
             .ok_or_else(|| Failed::unreachable("the origin does not say how long the object is"))?;
+        let unpinned = reading.clone();
         reading.pin(&answer.headers);
         let layout = self
             .layout(&reading, envelope_of(&answer.headers)?, stored, encryption)
             .await?;
+        let whole = layout.plan(0, layout.plain().saturating_sub(1));
+        let length = whole.map(|open| open.last + 1);
+        self.learn(&unpinned, answer.status, &answer.headers, length);
         answer
             .headers
             .insert(CONTENT_LENGTH, HeaderValue::from(layout.plain()));
@@ -258,6 +267,7 @@ impl Gateway {
         here: Option<(hyper::body::Incoming, ContentRange)>,
         span: (u64, u64),
         plan: Plan,
+        ahead: Option<Ahead>,
     ) -> Result<(u64, Pieces), Failed> {
         let (first, last) = span;
         let fits = here.filter(|(_, range)| (range.first..=range.last).contains(&first));
@@ -272,7 +282,10 @@ impl Gateway {
             (opened.body, range)
         };
         let before = first - range.first;
-        let delivery = Delivery::begin(self, reading, head, body, range, last);
+        let delivery = match ahead.filter(|ahead| ahead.fits(head, range, last)) {
+            Some(ahead) => ahead.go_on(self, body),
+            None => Delivery::begin(self, reading, head, body, range, last),
+        };
         Ok((
             delivery.parts(),
             without_first(delivery.into_pieces(), before),
@@ -282,8 +295,8 @@ impl Gateway {
 
 /// The range to ask for before anything is known about the object.
 fn first_guess(wanted: Wanted, plan: Plan) -> Result<HeaderValue, Failed> {
-    let from = |first: u64| first / CHUNK * SEALED;
-    let far = |first: u64| from(first) + stored_first(plan) - 1;
+    let from = |first: u64| (first / CHUNK).saturating_mul(SEALED).min(FARTHEST);
+    let far = |first: u64| (from(first) + stored_first(plan) - 1).min(FARTHEST);
     match wanted {
         Wanted::All => range_header(0, far(0)),
         Wanted::From(first) => range_header(from(first), far(first)),

@@ -71,6 +71,18 @@ async fn ranges_are_those_that_were_asked_for_however_they_are_cut() {
         let got = store.get_opts(&Path::from("k"), options).await.unwrap();
         assert!(got.bytes().await.unwrap() == sent.slice(at));
     }
+    // Further than any object reaches, whether encrypted or not.
+    put(&site.client("secret"), "k", 100_000).await;
+    for bucket in ["lab", "secret"] {
+        let options = GetOptions {
+            range: Some(GetRange::Offset(i64::MAX.unsigned_abs())),
+            ..GetOptions::default()
+        };
+        let store = site.client(bucket);
+        let refused = store.get_opts(&Path::from("k"), options).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("416"), "{bucket}: {error}");
+    }
 }
 
 #[tokio::test]

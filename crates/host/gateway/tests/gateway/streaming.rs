@@ -1,15 +1,18 @@
 //! Objects while they are under way: how far they have come, how large they may get, and of which version they are.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::support::{CLIENT, Site, content, gateway, library, presigned_put, raw};
+use bytes::Bytes;
 use futures_util::StreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutPayload};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 const OBJECT: usize = 300_000;
 /// What has to be at the origin while the rest is still with the client: less than what the client has sent by one
@@ -180,5 +183,82 @@ async fn an_object_that_is_replaced_while_it_is_read_is_never_mixed_with_its_suc
         }
         assert!(old.starts_with(&got), "{bucket}: {} bytes", got.len());
         assert!(cut || got.len() == LENGTH, "{bucket}: {} bytes", got.len());
+    }
+}
+
+/// A way to an origin that takes 25 ms.
+struct LongWay {
+    address: SocketAddr,
+    /// Requests of one version alone.
+    conditional: watch::Sender<u64>,
+    /// Whether other GETs wait for the first of those.
+    holds: Arc<AtomicBool>,
+}
+
+impl LongWay {
+    async fn to(origin: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let way = Self {
+            address: listener.local_addr().unwrap(),
+            conditional: watch::Sender::new(0),
+            holds: Arc::default(),
+        };
+        let (conditional, holds) = (way.conditional.clone(), Arc::clone(&way.holds));
+        tokio::spawn(async move {
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let (mut asks, mut answers) = client.into_split();
+                let server = TcpStream::connect(origin).await.unwrap();
+                let (mut from, mut to) = server.into_split();
+                tokio::spawn(async move { tokio::io::copy(&mut from, &mut answers).await });
+                let (conditional, holds) = (conditional.clone(), Arc::clone(&holds));
+                tokio::spawn(async move {
+                    let mut head = Vec::new();
+                    while asks.read_buf(&mut head).await.is_ok_and(|count| count > 0) {
+                        tokio::time::sleep(Duration::from_millis(25)).await;
+                        let text = String::from_utf8_lossy(&head);
+                        if text.contains("if-match: ") {
+                            conditional.send_modify(|count| *count += 1);
+                        } else if text.starts_with("GET") && holds.load(Ordering::Relaxed) {
+                            let mut conditional = conditional.subscribe();
+                            conditional.wait_for(|&count| count > 0).await.unwrap();
+                        }
+                        to.write_all(&head).await.unwrap();
+                        head.clear();
+                    }
+                });
+            }
+        });
+        way
+    }
+
+    fn hold(&self) {
+        self.conditional.send_replace(0);
+        self.holds.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn what_is_known_is_asked_for_ahead_and_only_delivered_if_it_is_so_still() {
+    const LENGTH: usize = 12 << 20;
+    let site = Site::start().await;
+    let key = Path::from("k");
+    for bucket in ["lab", "secret"] {
+        let (old, new) = (content(LENGTH), Bytes::from(vec![7; LENGTH]));
+        let elsewhere = site.client(bucket);
+        elsewhere.put(&key, old.clone().into()).await.unwrap();
+        let way = LongWay::to(site.origin).await;
+        let client = library(gateway(way.address, "new", true).await, bucket, CLIENT);
+        let get = async || client.get(&key).await.unwrap().bytes().await.unwrap();
+        // Nothing is known yet.
+        assert!(get().await == old, "{bucket}");
+        // Its first answer would never come if it were waited for.
+        way.hold();
+        assert!(get().await == old, "{bucket}");
+        elsewhere.put(&key, new.clone().into()).await.unwrap();
+        way.hold();
+        assert!(get().await == new, "{bucket}: another version");
+        way.hold();
+        assert!(get().await == new, "{bucket}: known again");
     }
 }

@@ -52,8 +52,8 @@ pub(super) const BESIDE_OTHERS: Mercy = Mercy {
 };
 /// While others have nothing to do: all is asked for, or memory holds no more before the first of them is here.
 pub(super) const OTHERS_REST: Mercy = Mercy {
-    slower: 0.5,
-    later: 3.0,
+    slower: 1.0,
+    later: 2.0,
 };
 
 /// The range that would take longest of those that deserve `mercy`, and the byte from which another should read in its stead so
@@ -88,6 +88,10 @@ pub(super) fn slowest(
     } else {
         taken
     };
+    let helper = rtt.as_secs_f64() + float(taken) / usual;
+    if helper >= float(left) / rate {
+        return None;
+    }
     Some((index, ranges[index].end - taken))
 }
 
@@ -129,6 +133,11 @@ impl Progress {
             before: None,
             over: None,
         }
+    }
+
+    /// Bytes that have arrived.
+    pub(super) fn here(&self) -> u64 {
+        self.at - self.first
     }
 
     /// Its answer is here.
