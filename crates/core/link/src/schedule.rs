@@ -58,6 +58,10 @@ pub(crate) struct Schedule {
     until: Time,
 }
 
+/// A bottleneck that outages, one behind the other, have kept from carrying a single bit so often carries nothing any more. Where their
+/// periods and those of a trace go together it would indeed never, and a search for the moment would have no end.
+pub(crate) const MOST_OUTAGES: u32 = 1_000_000;
+
 /// What the changes may change.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Settings {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::{Bytes, Rate, Time};
 
-use crate::schedule::Schedule;
+use crate::schedule::{MOST_OUTAGES, Schedule};
 use crate::spec::DirectionSpec;
 
 pub use trace::{InvalidTrace, Trace};
@@ -152,6 +152,7 @@ impl Steady {
     ) -> Time {
         let mut at = start_at;
         self.rounded_up = 0;
+        let mut outages = 0;
         loop {
             let settings = schedule.reach(at);
             let until = schedule.until();
@@ -168,7 +169,12 @@ impl Steady {
                 break;
             }
             work = work.saturating_sub(available * rate);
-            at = until;
+            outages = if rate == 0 { outages + 1 } else { 0 };
+            at = if outages < MOST_OUTAGES {
+                until
+            } else {
+                Time::MAX
+            };
             if at == Time::MAX {
                 break;
             }

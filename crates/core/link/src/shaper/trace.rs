@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use units::{Bytes, Rate, Time};
 
-use crate::schedule::Schedule;
+use crate::schedule::{MOST_OUTAGES, Schedule};
 
 /// A link whose rate changes by the millisecond, as Mahimahi writes it: a line for every opportunity to
 /// deliver 1500 bytes, holding its millisecond, in their order. The last line's millisecond is the
@@ -224,16 +224,23 @@ impl Player {
     ) -> Time {
         self.move_to(start_at);
         let mut wanted = bytes.get();
+        let mut outages = 0;
         loop {
             let at = self.time(self.place);
             if at == Time::MAX {
                 return at;
             }
             if schedule.reach(at).is_held() {
+                outages += 1;
+                if outages == MOST_OUTAGES {
+                    self.wait_until(Time::MAX);
+                    return Time::MAX;
+                }
                 self.place = self.find(schedule.until());
                 self.left = self.trace.bytes(self.place);
                 continue;
             }
+            outages = 0;
             let used = self.left.min(wanted);
             self.left -= used;
             wanted -= used;

@@ -233,3 +233,28 @@ fn an_outage_for_good_ends_the_path_and_not_the_driver() {
         );
     }
 }
+
+#[test]
+fn outages_that_leave_no_gap_end_the_path_and_not_the_driver() {
+    let outage = |at_us, lasts_ms, every_ms| Change {
+        at: Duration::from_micros(at_us),
+        lasts: Some(Duration::from_millis(lasts_ms)),
+        every: Some(Duration::from_millis(every_ms)),
+        outage: Some(Outage::Hold),
+        ..Change::default()
+    };
+    // From the middle of the second packet on.
+    let mut steady = changed(outage(1_500, 5, 10));
+    steady.forward.schedule.push(outage(6_500, 5, 10));
+    // All slots but the first, of two that a packet needs.
+    let mut traced = changed(outage(7_000, 4, 5));
+    traced.forward.rate = None;
+    traced.forward.trace = Some(Trace::parse("5\n").unwrap());
+    for (spec, bytes, delivered) in [(steady, 1500, 1), (traced, 2250, 0)] {
+        let (_, path) = run(&spec, Duration::ZERO, &packets(3, bytes));
+        assert_eq!(path.next_at(), None);
+        let left = path.counters().forward;
+        assert_eq!(left.delivered.packets, delivered);
+        assert_eq!(left.queued.packets + left.in_flight.packets + delivered, 3);
+    }
+}
