@@ -77,13 +77,13 @@ e2e-s3: build ## real S3 clients through the S3 gateway, plain and encrypted; th
 	scripts/e2e.sh --mode nothing --mode 's3 gateway'
 	scripts/e2e.sh --conformance
 
-# What fails becomes a file of the crate's corpus, which `make test` replays.
+# What fails becomes a file of the crate's corpus, which `make test` replays. Inputs are many, so that all of it is optimised here.
 MINUTES ?= 10
 CORES ?= 1
 # Each is 100,000 steps of virtual time, run twice: three seconds on a busy core.
 SEEDS ?= 100
 soak: ## fresh inputs for every fuzz body, for MINUTES minutes on CORES cores; then SEEDS runs of a trunk in chaos
-	cargo run --locked --package longhaul-xtask --features relay -- fuzz all --minutes $(MINUTES) --cores $(CORES)
+	cargo run --locked --config 'profile.dev.package.longhaul-relay.opt-level=1' --package longhaul-xtask --features relay -- fuzz all --minutes $(MINUTES) --cores $(CORES)
 	LONGHAUL_SOAK_SEEDS=$(SEEDS) cargo test --locked --release --package longhaul-trunk --test trunk soak -- --ignored --nocapture
 
 # Every field scenario on real kernels and in virtual time. A failed assertion stands in the page.

@@ -3,7 +3,7 @@
 TLS ended by `longhaul relay tls` beside haproxy, nginx, Envoy and stunnel.
 
     cargo build --release -p longhaul-cli
-    bench/relay.py [--tls] [--binary target/release/longhaul] [--rounds 15] [--seconds 1] [--out FILE.json]
+    bench/relay.py [--tls p256|rsa] [--binary target/release/longhaul] [--rounds 15] [--seconds 1] [--out FILE.json]
 
 Per round, each arm once, in random order: bulk on 1 and on 8 connections up, with TLS also on 8 down (Gbit/s, and
 the relay's CPU seconds per GB), 64-byte round trips (p50 and p99, us), new connections per second of three clients
