@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -535,6 +535,60 @@ fn a_running_relay_keeps_its_program_in_memory() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", relay.child.id())).unwrap();
     let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
     assert_ne!(locked.unwrap().trim(), "0 kB");
+}
+
+/// What a process was started with, or has started itself again with.
+fn environment(process: &Child) -> Vec<String> {
+    let variables = std::fs::read(format!("/proc/{}/environ", process.id())).unwrap();
+    String::from_utf8_lossy(&variables)
+        .split_terminator('\0')
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn who_has_tuned_copies_of_memory_is_left_alone() {
+    let tunables = "glibc.cpu.x86_rep_movsb_threshold=4096";
+    let mut command = one_liner(Origin::start().address);
+    let relay = Relay::start(command.env("GLIBC_TUNABLES", tunables));
+    let environment = environment(&relay.child);
+    assert!(environment.contains(&format!("GLIBC_TUNABLES={tunables}")));
+    assert!(
+        !environment
+            .iter()
+            .any(|variable| variable.starts_with("LONGHAUL_STARTED_AGAIN"))
+    );
+}
+
+/// Where copies are slow, the process that a supervisor has started is the one that serves, with all that it was given.
+#[test]
+fn a_relay_that_starts_itself_again_keeps_its_input_and_its_place() {
+    let slow = sys::copying::slowdown() >= sys::copying::SLOW;
+    let origin = Origin::start();
+    let mut file = tempfile::tempfile().unwrap();
+    let config = format!(
+        "[[http]]\nlisten = \"127.0.0.1:0\"\ntarget = \"{}\"\nprime = {{ enabled = false }}\n",
+        origin.address
+    );
+    file.write_all(config.as_bytes()).unwrap();
+    file.rewind().unwrap();
+    let mut command = longhaul();
+    command
+        .args(["relay", "run", "--json", "--config", "-"])
+        .env("GLIBC_TUNABLES", "glibc.malloc.perturb=0")
+        .stdin(file);
+    let relay = Relay::start(&mut command);
+    assert!(put(&relay).starts_with("HTTP/1.1 200 OK\r\n"));
+    let environment = environment(&relay.child);
+    let tunables = if slow {
+        format!(
+            "GLIBC_TUNABLES=glibc.malloc.perturb=0:{}",
+            sys::copying::TUNABLE
+        )
+    } else {
+        "GLIBC_TUNABLES=glibc.malloc.perturb=0".to_owned()
+    };
+    assert!(environment.contains(&tunables), "{environment:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 pub mod allocation;
 pub mod bpf;
+pub mod copying;
 pub mod datagram;
 pub mod ethtool;
 #[cfg(any(test, feature = "fuzz"))]

@@ -40,6 +40,7 @@ use voice::{Speech, Voice};
 pub(super) use line::{bit_rate, size};
 
 pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
+    copy_fast();
     match arguments.command {
         RelayCommand::Http(http) => {
             let common = Given::of(&http.common);
@@ -65,6 +66,17 @@ pub(crate) fn run(arguments: Relay) -> Result<ExitCode, Failure> {
         RelayCommand::Ca(ca) => authority::make(&ca),
         RelayCommand::Run(run) => from_file(&run),
         RelayCommand::Check(check) => check_file(&check),
+    }
+}
+
+/// Before a process that is to carry bytes reads anything: makes sure that it copies them quickly.
+pub(crate) fn copy_fast() {
+    if let Err(error) = sys::copying::make_fast() {
+        output::say(&format!(
+            "copies of memory are slow on this processor, and this program cannot start itself again to mend it \
+             ({error}); GLIBC_TUNABLES={} in its environment does",
+            sys::copying::TUNABLE
+        ));
     }
 }
 
@@ -343,6 +355,12 @@ fn attend<S: Speech, E: Into<anyhow::Error>>(
     });
     if !as_json {
         log_to(&pen);
+    }
+    if sys::copying::were_mended() {
+        tracing::info!(
+            "copies of memory are slow on this processor without GLIBC_TUNABLES={}: started again with it",
+            sys::copying::TUNABLE
+        );
     }
     // Clients would wait while the program's own pages are read from disk.
     if let Err(error) = sys::residence::keep_program() {

@@ -15,7 +15,7 @@ use relay::trunk::{
 };
 use serde::Serialize;
 
-use super::relay::{misconfigured, serve_trunk, text};
+use super::relay::{copy_fast, misconfigured, serve_trunk, text};
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 use arguments::{Trunk, TrunkCommand, TrunkEnd, TrunkFar, TrunkInit, TrunkNear, TrunkRun};
@@ -30,6 +30,7 @@ struct Initialised {
 }
 
 pub(crate) fn run(arguments: &Trunk) -> Result<ExitCode, Failure> {
+    copy_fast();
     match &arguments.command {
         TrunkCommand::Near(near) => one_liner(near_options(near), &near.end),
         TrunkCommand::Far(far) => one_liner(far_options(far), &far.end),

@@ -116,6 +116,7 @@ fn relay() -> Vec<Check> {
         extra("slow start after idle", slow_start_after_idle()),
         extra("descriptors", descriptors()),
         extra("program stays in memory", stays_in_memory()),
+        extra("copies of memory", Ok(copies())),
     ]
 }
 
@@ -222,6 +223,18 @@ fn stays_in_memory() -> Result<String, String> {
              `ulimit -l` (`LimitMEMLOCK=` in a unit)"
         )),
     }
+}
+
+fn copies() -> String {
+    let slowdown = sys::copying::slowdown();
+    if slowdown < sys::copying::SLOW {
+        return "as fast as this processor can".to_owned();
+    }
+    format!(
+        "up to {slowdown:.0} times slower than need be with this processor and C library; a relay starts itself \
+         again with GLIBC_TUNABLES={}",
+        sys::copying::TUNABLE
+    )
 }
 
 fn available(name: &str) -> Result<String, String> {
