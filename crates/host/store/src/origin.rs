@@ -17,6 +17,7 @@
 //! - Not a benchmark of servers: its `ETag` is not an MD5, it keeps idle connections for ever, and it
 //!   accepts form posts without a signature, because the report's server does.
 
+mod content;
 mod form;
 mod multipart;
 mod objects;

@@ -100,7 +100,7 @@ async fn file(objects: &Objects, form: &mut multer::Multipart<'_>) -> Result<Obj
         } else {
             while let Some(piece) = part.next().await {
                 let piece: Bytes = piece.map_err(FormError::Read)?;
-                others = others.saturating_add(super::objects::len(&piece));
+                others = others.saturating_add(super::content::size(&piece));
                 if others > OTHER_PARTS_LIMIT {
                     return Err(FormError::OtherPartsTooLarge);
                 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use s3s::dto::{CompletedPart, ETag, Metadata, MultipartUpload};
 use s3s::{S3Result, s3_error};
 
-use super::objects::{Object, Receiving, Refused, len};
+use super::objects::{Object, Receiving, Refused};
 use super::s3::e_tag;
 
 /// What is said about an object when its upload begins.
@@ -76,9 +76,9 @@ impl Uploads {
             .parts
             .iter()
             .filter(|(other, _)| **other != number)
-            .map(|(_, part)| len(&part.bytes))
+            .map(|(_, part)| part.content.len())
             .sum();
-        if others + len(&part.bytes) > limit {
+        if others + part.content.len() > limit {
             return Err(Refused::TooLarge { limit }.into());
         }
         upload.parts.insert(number, part);
@@ -145,7 +145,7 @@ impl Uploads {
             (fresh, 0)
         };
         for part in parts.iter().skip(there) {
-            whole.push(&part.bytes)?;
+            whole.append(&part.content)?;
         }
         Ok((whole, upload.about))
     }
@@ -174,7 +174,7 @@ impl Joined {
             .ok()
             .and_then(|number| parts.get(&number))
         {
-            self.whole.push(&part.bytes)?;
+            self.whole.append(&part.content)?;
             self.tags.push(e_tag(part));
         }
         Ok(())

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::content::{Content, Growing, Memory, size};
 use super::{Arrival, Config, Stored};
 use crate::digest::Running;
 use crate::payload;
@@ -19,13 +19,14 @@ pub(super) struct Objects {
     form_bucket: String,
     buckets: BTreeSet<String>,
     events: UnboundedSender<Stored>,
+    memory: Memory,
     held: Mutex<Held>,
 }
 
 /// One object. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
-    pub(super) bytes: Bytes,
+    pub(super) content: Content,
     pub(super) sha256: String,
     pub(super) content_type: Option<String>,
     pub(super) metadata: Option<s3s::dto::Metadata>,
@@ -59,9 +60,9 @@ impl Held {
         object: Object,
         capacity: u64,
     ) -> Result<(), Refused> {
-        let replaced = self.objects.get(&place).map_or(0, |old| len(&old.bytes));
+        let replaced = self.objects.get(&place).map_or(0, |old| old.content.len());
         // `replaced` is part of `bytes`, so the difference cannot go below zero.
-        let after = self.bytes - replaced + len(&object.bytes);
+        let after = self.bytes - replaced + object.content.len();
         if after > capacity {
             return Err(Refused::Full { capacity });
         }
@@ -82,6 +83,7 @@ impl Objects {
             form_bucket: config.form_bucket.clone(),
             buckets,
             events,
+            memory: Memory::default(),
             held: Mutex::default(),
         }
     }
@@ -122,7 +124,7 @@ impl Objects {
 
     /// Starts an object whose size the request announces as `expected`, if it does.
     pub(super) fn receive(&self, expected: Option<u64>) -> Result<Receiving, Refused> {
-        Receiving::new(self.object_limit, expected)
+        Receiving::new(self.object_limit, expected, &self.memory)
     }
 
     /// Stores what was received and tells the lab.
@@ -139,7 +141,7 @@ impl Objects {
         let stored = Stored {
             bucket: bucket.into(),
             key: key.into(),
-            bytes: len(&object.bytes),
+            bytes: object.content.len(),
             sha256: object.sha256.clone(),
             peer: arrival.peer,
             started_s: arrival.at.duration_since(self.started_at).as_secs_f64(),
@@ -163,7 +165,7 @@ impl Objects {
     pub(super) fn remove(&self, bucket: &str, key: &str) {
         let mut held = self.held();
         let removed = held.objects.remove(&(bucket.to_owned(), key.to_owned()));
-        held.bytes -= removed.map_or(0, |object| len(&object.bytes));
+        held.bytes -= removed.map_or(0, |object| object.content.len());
     }
 
     /// Objects of `bucket` whose keys start with `prefix` and come after `after`, by key.
@@ -189,21 +191,18 @@ impl Objects {
 #[derive(Debug)]
 pub(super) struct Receiving {
     limit: u64,
-    bytes: Vec<u8>,
+    content: Growing,
     digest: Running,
 }
 
 impl Receiving {
-    fn new(limit: u64, expected: Option<u64>) -> Result<Self, Refused> {
-        let expected = expected.unwrap_or(0);
-        if expected > limit {
+    fn new(limit: u64, expected: Option<u64>, memory: &Memory) -> Result<Self, Refused> {
+        if expected.is_some_and(|expected| expected > limit) {
             return Err(Refused::TooLarge { limit });
         }
-        // The announced size is believed only up to here; what really arrives may grow further.
-        let first = usize::try_from(expected.min(1 << 20)).unwrap_or_default();
         Ok(Self {
             limit,
-            bytes: Vec::with_capacity(first),
+            content: memory.growing(),
             digest: Running::default(),
         })
     }
@@ -211,26 +210,36 @@ impl Receiving {
     /// Takes the next piece. The piece is copied: to keep hyper's own would keep its whole read
     /// buffer in memory with it.
     pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), Refused> {
-        if len(&self.bytes).saturating_add(len(piece)) > self.limit {
-            return Err(Refused::TooLarge { limit: self.limit });
-        }
+        self.room_for(size(piece))?;
         self.digest.update(piece);
-        self.bytes.extend_from_slice(piece);
+        self.content.extend(piece);
+        Ok(())
+    }
+
+    /// Takes all of another object, whose memory both then share.
+    pub(super) fn append(&mut self, content: &Content) -> Result<(), Refused> {
+        self.room_for(content.len())?;
+        for piece in content.clone().into_pieces() {
+            self.digest.update(&piece);
+        }
+        self.content.append(content);
         Ok(())
     }
 
     pub(super) fn finish(self) -> Object {
         Object {
-            bytes: Bytes::from(self.bytes),
+            content: self.content.finish(),
             sha256: self.digest.finish(),
             content_type: None,
             metadata: None,
             modified_at: SystemTime::now(),
         }
     }
-}
 
-/// A length in the unit of sizes on the wire.
-pub(super) fn len(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
+    fn room_for(&self, more: u64) -> Result<(), Refused> {
+        if self.content.len().saturating_add(more) > self.limit {
+            return Err(Refused::TooLarge { limit: self.limit });
+        }
+        Ok(())
+    }
 }

@@ -1,10 +1,10 @@
 //! The S3 operations, over [`Objects`].
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_util::stream::{self, StreamExt as _};
 use http::{Extensions, StatusCode};
 use s3s::dto::{
     AbortMultipartUploadInput, AbortMultipartUploadOutput, Bucket, CommonPrefix,
@@ -16,11 +16,12 @@ use s3s::dto::{
     ListMultipartUploadsOutput, ListObjectsV2Input, ListObjectsV2Output, Object as Listed,
     PutObjectInput, PutObjectOutput, StreamingBlob, Timestamp, UploadPartInput, UploadPartOutput,
 };
-use s3s::{Body, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 
 use super::Arrival;
+use super::content::Content;
 use super::multipart::{About, Uploads};
-use super::objects::{Object, Objects, Receiving, Refused, len};
+use super::objects::{Object, Objects, Receiving, Refused};
 
 /// What `s3s` calls.
 pub(super) struct Backend {
@@ -109,27 +110,27 @@ impl S3 for Backend {
         {
             return Err(s3_error!(PreconditionFailed));
         }
-        let (bytes, content_range) = match input.range {
-            None => (object.bytes.clone(), None),
+        let (content, content_range) = match input.range {
+            None => (object.content.clone(), None),
             Some(range) => {
-                let total = len(&object.bytes);
+                let total = object.content.len();
                 let range = range
                     .check(total)
                     .map_err(|source| s3_error!(source, InvalidRange))?;
                 let shown = format!("bytes {}-{}/{total}", range.start, range.end - 1);
-                (slice(&object.bytes, range)?, Some(shown))
+                (object.content.slice(range), Some(shown))
             }
         };
         let status = content_range.as_ref().map(|_| StatusCode::PARTIAL_CONTENT);
         let output = GetObjectOutput {
             accept_ranges: Some("bytes".into()),
-            content_length: Some(signed(len(&bytes))?),
+            content_length: Some(signed(content.len())?),
             content_range,
             content_type: object.content_type.clone(),
             e_tag: Some(e_tag(&object)),
             last_modified: Some(Timestamp::from(object.modified_at)),
             metadata: object.metadata.clone(),
-            body: Some(StreamingBlob::from(Body::from(bytes))),
+            body: Some(body(content)),
             ..GetObjectOutput::default()
         };
         let mut response = S3Response::new(output);
@@ -144,7 +145,7 @@ impl S3 for Backend {
         let object = self.known_object(&request.input.bucket, &request.input.key)?;
         Ok(S3Response::new(HeadObjectOutput {
             accept_ranges: Some("bytes".into()),
-            content_length: Some(signed(len(&object.bytes))?),
+            content_length: Some(signed(object.content.len())?),
             content_type: object.content_type.clone(),
             e_tag: Some(e_tag(&object)),
             last_modified: Some(Timestamp::from(object.modified_at)),
@@ -399,7 +400,7 @@ impl Page {
                 Some(_) => page.prefixes.push(CommonPrefix { prefix: common }),
                 None => page.contents.push(Listed {
                     key: Some(key),
-                    size: Some(signed(len(&object.bytes))?),
+                    size: Some(signed(object.content.len())?),
                     e_tag: Some(e_tag(&object)),
                     last_modified: Some(Timestamp::from(object.modified_at)),
                     ..Listed::default()
@@ -423,9 +424,9 @@ pub(super) fn e_tag(object: &Object) -> ETag {
     ETag::Strong(object.sha256.clone())
 }
 
-fn slice(bytes: &Bytes, range: std::ops::Range<u64>) -> S3Result<Bytes> {
-    let bound = |at| usize::try_from(at).map_err(|source| s3_error!(source, InvalidRange));
-    Ok(bytes.slice(bound(range.start)?..bound(range.end)?))
+fn body(content: Content) -> StreamingBlob {
+    let pieces = content.into_pieces().into_iter();
+    StreamingBlob::wrap(stream::iter(pieces.map(Ok::<_, Infallible>)))
 }
 
 /// S3's schema counts bytes with a sign.
