@@ -180,6 +180,15 @@ impl Origin {
         }
     }
 
+    /// What the next [`Origin::line`] would bring.
+    pub(crate) fn next_line_brings(&self) -> Option<u64> {
+        let lines = self.shared.lines();
+        let spare = lines.last()?;
+        spare
+            .brings
+            .filter(|_| !self.has_cooled(spare.since.elapsed()))
+    }
+
     /// What was learned about the way to the origin.
     pub(crate) fn path(&self) -> &PathMeter {
         &self.shared.path

@@ -34,7 +34,7 @@ const UNKNOWN: Rate = Rate::mbit_per_s(1000);
 
 /// Answers of which the fastest tells the round-trip time.
 const ANSWERS: usize = 64;
-/// The fastest of the last windows tells the rate.
+/// The last windows tell the rate.
 const WINDOWS: usize = 64;
 const WINDOW: Duration = Duration::from_millis(250);
 /// Fewer windows are a transfer that is still beginning.
@@ -75,6 +75,8 @@ pub(crate) struct Plan {
     pub(crate) spread: u64,
     /// Bytes of the range that is asked for before the object's length is known: smaller objects take one request.
     pub(crate) first: u64,
+    /// Bytes of a range at least, while there are so many: together they still fill the path.
+    pub(crate) least: u64,
     /// Parts at the same time.
     pub(crate) parallel: usize,
     /// Bytes that may be asked for and not delivered.
@@ -133,14 +135,17 @@ impl PathMeter {
         self.seen().answers.iter().min().copied()
     }
 
-    /// The highest rate of late, once it is known.
+    /// The rate that a quarter of the windows of late reached, once it is known: single ones hold what came together after a
+    /// stall, or show the beginning of a transfer.
     pub(crate) fn rate(&self) -> Option<Rate> {
         let seen = self.seen();
         if seen.windows.len() < BELIEVED {
             return None;
         }
-        let most = seen.windows.iter().max().copied()?;
-        let per_second = u128::from(most) * 8 * 1000 / WINDOW.as_millis();
+        let mut windows: Vec<u64> = seen.windows.iter().copied().collect();
+        windows.sort_unstable();
+        let reached = windows.get(windows.len() * 3 / 4).copied()?;
+        let per_second = u128::from(reached) * 8 * 1000 / WINDOW.as_millis();
         Some(Rate::bit_per_s(u64::try_from(per_second).ok()?))
     }
 
@@ -180,24 +185,31 @@ impl Plan {
     }
 
     /// Many short ones. A store's connection that has rested begins with ten packets, so each more shortens the beginning; and
-    /// what others bring meanwhile waits for the slowest. Together they are as long as what the path and its queue hold, so
-    /// that windows stop growing before the queue overflows.
+    /// what others bring meanwhile waits for the slowest. Together they are a little longer than what the path holds: what is
+    /// asked for beyond that waits in its queue, and is lost where the queue is shorter. Windows that are not filled stop growing.
     fn ranges(rtt: Option<Duration>, rate: Option<Rate>, memory: u64, most: usize) -> Self {
         let memory = worth(rtt, memory);
         let held = held(rtt, rate);
-        let lanes = held.map_or(memory / USUAL_PART, |held| 2 * held / USUAL_RANGE + 2);
+        let lanes = held.map_or(memory / USUAL_PART, |held| 3 * held / USUAL_RANGE + 2);
         let plan = Self::of(held, lanes, SMALLEST_RANGE, memory, most);
         // Over a short path a request costs more than what waits.
         let Some(held) = held.filter(|_| rtt >= Some(LONG)) else {
             return plan;
         };
-        let together = (2 * held).min(memory / 5 * 4);
-        let part = together / plan.parallel as u64;
+        let together = (held / 10 * 13).min(memory / 5 * 4);
+        let all = plan.parallel as u64;
+        let part = (together / all).clamp(SMALLEST_RANGE, plan.part);
         Self {
-            part: part.clamp(SMALLEST_RANGE, plan.part),
+            part,
             first: plan.first.min(FIRST_RANGE),
+            least: (held / all).clamp(SMALLEST_RANGE, part),
             ..plan
         }
+    }
+
+    /// Whether a connection that `brings` so much, as far as it is known, brings much less than its share of what fills the path.
+    pub(crate) fn is_little(&self, brings: Option<u64>) -> bool {
+        brings.is_none_or(|brings| brings < self.least / 2)
     }
 
     /// Bytes of the part of this number: the parts under way must not all come to their end, and wait for their answers, at the
@@ -222,6 +234,7 @@ impl Plan {
             part,
             spread: (part - least).min(part / 2),
             first: part,
+            least: SMALLEST_RANGE.min(part),
             parallel: usize::try_from(lanes).unwrap_or(usize::MAX),
             memory,
         }
@@ -276,13 +289,14 @@ mod tests {
         assert!(far.part >= SMALLEST_PART);
         let back = Plan::ranges(rtt, rate, MEMORY, 32);
         assert_eq!(back.parallel, 32);
-        // 25 MB twice are under way, or four fifths of the memory: the rest is for what waits for the slowest.
-        assert_eq!(back.part, 50_000_000 / 32);
+        // 25 MB and three tenths of that are under way, or four fifths of the memory: the rest is for what waits for the slowest.
+        assert_eq!(back.part, 32_500_000 / 32);
         let back = Plan::ranges(rtt, rate, MEMORY, 64);
-        assert_eq!((back.part, back.parallel), (50_000_000 / 64, 64));
-        assert_eq!(back.first, FIRST_RANGE);
-        let back = Plan::ranges(rtt, rate, MEMORY / 2, 64);
-        assert_eq!((back.part, back.parallel), (MEMORY / 2 / 5 * 4 / 64, 64));
+        assert_eq!((back.part, back.parallel), (32_500_000 / 64, 64));
+        assert_eq!((back.first, back.least), (FIRST_RANGE, 25_000_000 / 64));
+        let back = Plan::ranges(rtt, rate, MEMORY / 4, 64);
+        assert_eq!((back.part, back.parallel), (MEMORY / 4 / 5 * 4 / 64, 64));
+        assert_eq!(back.least, back.part);
         let (rtt, rate) = known(1, 1000);
         let near = Plan::ranges(rtt, rate, MEMORY, 64);
         assert_eq!((near.part, near.first), (USUAL_PART, USUAL_PART));
@@ -326,8 +340,8 @@ mod tests {
             assert_eq!(meter.rate(), None);
             meter.moved(1);
         }
-        // 1,000,019 bytes in a quarter of a second.
-        assert_eq!(meter.rate(), Some(Rate::bit_per_s(32_000_608)));
+        // Of 1,000,012 to 1,000,019 bytes in a quarter of a second: two of eight reached 1,000,018.
+        assert_eq!(meter.rate(), Some(Rate::bit_per_s(32_000_576)));
     }
 
     proptest! {
@@ -347,6 +361,7 @@ mod tests {
             prop_assert!(forced || plan.part * plan.parallel as u64 <= memory);
             let plan = Plan::ranges(rtt, rate, memory, most);
             prop_assert!(plan.part >= SMALLEST_RANGE && plan.part * plan.parallel as u64 <= memory);
+            prop_assert!((SMALLEST_RANGE..=plan.part).contains(&plan.least));
             prop_assert!(plan.parallel >= 2 && plan.parallel <= most);
         }
     }

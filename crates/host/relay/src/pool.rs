@@ -74,12 +74,20 @@ pub(crate) struct Pool {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Wanted {
     /// For a request that may be sent again, a download mostly (also `OPTIONS` and `TRACE`): the one of this name, whose window at the origin its client's last download has opened; or else one
-    /// that is not primed, since priming does nothing for it.
+    /// that is not primed, since priming does nothing for it, and if there is one, none for whose client it is kept.
     Download(Option<u64>),
     /// A primed one, for an upload of so many bytes.
     Primed(u64),
     /// Any, the hottest first.
     Best,
+}
+
+/// The connection that served a client's last request. While the client has this, its next download finds the connection where there
+/// are others for other clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Before {
+    id: u64,
+    client: Arc<()>,
 }
 
 /// A connection lent to a request. Unless it is brought back, it is closed with this.
@@ -272,8 +280,10 @@ impl Pool {
             let find =
                 |these: &dyn Fn(&Connection) -> bool| self.find_idle(Liveness::Likely, these);
             let before = before.and_then(|id| find(&|one| one.id == id));
+            let not_primed = |one: &Connection| one.hot_window.is_none();
             return before
-                .or_else(|| find(&|one| one.hot_window.is_none()))
+                .or_else(|| find(&|one| not_primed(one) && one.kept_for.strong_count() == 0))
+                .or_else(|| find(&not_primed))
                 .or_else(|| find(&|_| true));
         }
         self.find_idle(Liveness::Sure, |_| true)
@@ -428,6 +438,14 @@ impl Pool {
     }
 }
 
+// === impl Before ===
+
+impl Before {
+    pub(crate) const fn id(&self) -> u64 {
+        self.id
+    }
+}
+
 // === impl Lent ===
 
 impl Lent {
@@ -442,6 +460,17 @@ impl Lent {
         self.connection
             .as_mut()
             .expect("only bring_back and drop take it, and both end this value")
+    }
+
+    /// Lets the client's next request find the connection.
+    pub(crate) fn remember(&mut self, before: &mut Option<Before>) {
+        let id = self.id();
+        let before = before.get_or_insert_with(|| Before {
+            id,
+            client: Arc::default(),
+        });
+        before.id = id;
+        self.connection().kept_for = Arc::downgrade(&before.client);
     }
 
     /// Gives the connection back for the next request.

@@ -243,7 +243,7 @@ impl Session {
             .forward(asked, &mut reader, &mut writer, record)
             .await?;
         drop((reader, writer));
-        self.visit.before = Some(lent.id());
+        lent.remember(&mut self.visit.before);
         if first {
             self.visit.look(self.stream.tcp(), &mut lent);
         }

@@ -445,7 +445,7 @@ impl LimitOptions {
             // less is taken.
             request_memory: self.request_memory.unwrap_or(Bytes::mib(256)).get(),
             // A disk of 100 operations per second suffers from more; a fast store gains nothing from them.
-            parallel: self.parallel.unwrap_or(64),
+            parallel: self.parallel.unwrap_or(96),
             connections: self.connections.unwrap_or(1024),
             stall: self.stall.map_or(Duration::from_mins(1), Span::get),
         };

@@ -30,12 +30,14 @@ use crate::known::Version;
 use crate::origin::{Line, Pieces};
 use crate::path::{FIRST_RANGE, LONG, Plan, SMALLEST_RANGE};
 use crate::upload::parts::Leave;
-use progress::{BESIDE_OTHERS, OTHERS_REST, Progress, slowest, usual};
+use progress::{BESIDE_OTHERS, BY_A_BEGINNER, OTHERS_REST, Progress, slowest, usual};
 
 /// What is here already is handed over in less.
 const AT_ONCE: Duration = Duration::from_millis(1);
 /// Of so many ranges most tell what is usual.
 const RATES: usize = 32;
+/// So many times what fills the path are delivered in the time that a connection takes for a range from ten packets on.
+const WINDOWS_BEFORE_THE_END: u64 = 4;
 /// Where no answer has told the round-trip time.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 
@@ -296,13 +298,19 @@ impl Delivery {
                 let Some(usual) = usual(state.rates.iter().copied()) else {
                     return;
                 };
+                let helper = self.shared.gateway.origin().next_line_brings();
+                let others_rest = if self.shared.plan.is_little(helper) {
+                    BY_A_BEGINNER
+                } else {
+                    OTHERS_REST
+                };
                 let slowest =
                     |some, mercy| slowest(some, usual, mercy, Instant::now(), self.shared.rtt);
                 let found = if state.next > self.shared.last {
-                    slowest(&progress, OTHERS_REST)
+                    slowest(&progress, others_rest)
                 } else if state.wanted(&self.shared, None).is_none() {
                     // All wait for the one that is delivered now.
-                    let front = slowest(&progress[..1], OTHERS_REST);
+                    let front = slowest(&progress[..1], others_rest);
                     front.or_else(|| slowest(&progress, BESIDE_OTHERS))
                 } else {
                     slowest(&progress, BESIDE_OTHERS)
@@ -387,16 +395,38 @@ impl State {
     /// Where a range would end that begins with the next byte.
     fn wanted(&self, shared: &Shared, length: Option<u64>) -> Option<u64> {
         let plan = shared.plan;
+        if self.is_for_others(shared, length) {
+            return None;
+        }
         let length = length.map_or_else(
             || self.first_length(plan),
             |length| length.clamp(SMALLEST_RANGE, plan.part),
         );
-        // The last ones are the shorter the less is left: who comes to the end early must not wait for who has just begun.
+        // The last ones are the shorter the less is left: who comes to the end early must not wait for who has just begun. But so
+        // short that together they no longer fill the path, the end would take longer.
         let left = (shared.last + 1).saturating_sub(self.next);
-        let fair = (left / plan.parallel as u64).max(SMALLEST_RANGE);
+        let fair = (left / plan.parallel as u64).max(plan.least);
         let end = self.next + length.min(fair).min(left);
         let fits = end - self.delivered <= plan.memory;
         (self.next < end && fits).then_some(end)
+    }
+
+    /// Whether what is left is for others than a connection that should read so much: near the end one that brings little, or has
+    /// yet to show what it brings, would keep the client waiting for some round trips when all others are done.
+    fn is_for_others(&self, shared: &Shared, length: Option<u64>) -> bool {
+        let plan = shared.plan;
+        let left = (shared.last + 1).saturating_sub(self.next);
+        let near = left < WINDOWS_BEFORE_THE_END * plan.least * plan.parallel as u64
+            && self.rates.len() == RATES;
+        // As long as many others come for more.
+        near && plan.is_little(length) && 2 * self.under_way() > plan.parallel
+    }
+
+    /// Ranges of which something has yet to come.
+    fn under_way(&self) -> usize {
+        let front = *locked(&self.front);
+        let all = std::iter::once(front).chain(self.ranges.iter().map(Range::progress));
+        all.filter(|range| range.at < range.end).count()
     }
 
     /// The end of the range that is delivered now, where half of what memory holds waits for it already and it would take long yet:
@@ -415,11 +445,11 @@ impl State {
         Some(task)
     }
 
-    /// From half of [`FIRST_RANGE`] to three halves, the later the longer: those who begin together must not all rest for a round trip
-    /// at the same time, and the slowest of them must not have much.
+    /// From [`FIRST_RANGE`] to twice that, the later the longer: those who begin together must not all rest for a round trip at the
+    /// same time, nor before their windows fill the path, and the slowest of them must not have much.
     fn first_length(&self, plan: Plan) -> u64 {
         let all = plan.parallel as u64;
-        let length = FIRST_RANGE / 2 + FIRST_RANGE * (self.begun % all) / all;
+        let length = FIRST_RANGE + FIRST_RANGE * (self.begun % all) / all;
         length.min(plan.memory / 2 / all).max(SMALLEST_RANGE)
     }
 

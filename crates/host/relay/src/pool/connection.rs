@@ -1,5 +1,6 @@
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Weak;
 use std::thread::{self, ThreadId};
 
 use sys::socket::IdleState;
@@ -33,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) forgets_windows: bool,
     /// Whether its cooling has been told.
     pub(crate) told_cool: bool,
+    /// The client whose request it has served last, while that client is there: see [`Before`](super::Before).
+    pub(super) kept_for: Weak<()>,
     /// Where it counts as open.
     pub(super) _place: Option<Place>,
     /// The permit for its existence.

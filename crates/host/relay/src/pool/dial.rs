@@ -1,5 +1,6 @@
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -133,6 +134,7 @@ impl Pool {
             primings: 0,
             hot_window: None,
             told_cool: false,
+            kept_for: Weak::new(),
             _place: place,
             _slot: slot,
         })

@@ -98,3 +98,34 @@ async fn nobody_waits_for_what_will_not_come_back() {
     let lent = primed(&pool, Duration::ZERO).await;
     assert!(pool.take(Wanted::Primed(MIB)).await.unwrap().id() != lent.id());
 }
+
+#[tokio::test]
+async fn a_clients_download_finds_the_connection_of_the_one_before() {
+    let (pool, _origin) = pool().await;
+    let (mut rested, mut lent) = (
+        pool.take_new().await.unwrap(),
+        pool.take_new().await.unwrap(),
+    );
+    let (mut gone, mut client) = (None, None);
+    rested.remember(&mut gone);
+    lent.remember(&mut client);
+    let (other, kept) = (rested.id(), lent.id());
+    drop(gone);
+    rested.bring_back();
+    lent.bring_back();
+    // Another client gets the one that nobody comes back for, although it has rested longer.
+    let taken = pool.take(Wanted::Download(None)).await.unwrap();
+    assert_eq!(taken.id(), other);
+    let named = client.as_ref().map(Before::id);
+    let again = pool.take(Wanted::Download(named)).await.unwrap();
+    assert_eq!(again.id(), kept);
+    again.bring_back();
+    // Where there is no other, a kept one serves, and once its client has gone, anybody.
+    let lent = pool.take(Wanted::Download(None)).await.unwrap();
+    assert_eq!(lent.id(), kept);
+    lent.bring_back();
+    taken.bring_back();
+    drop(client);
+    let youngest = pool.take(Wanted::Download(None)).await.unwrap();
+    assert_eq!(youngest.id(), other);
+}

@@ -15,7 +15,7 @@ use crate::event::{EndedBy, Phase};
 use crate::exchange::{Exchange, Failure, Finished};
 use crate::http::body::Body;
 use crate::http::request::RequestHead;
-use crate::pool::{DialError, Lent, Pool, Wanted};
+use crate::pool::{Before, DialError, Lent, Pool, Wanted};
 use crate::server::Service;
 
 /// Connections on which a request may be tried before giving up.
@@ -31,7 +31,7 @@ pub(crate) struct Visit {
     pub(crate) peer: SocketAddr,
     pub(crate) pool: Arc<Pool>,
     /// The connection that served this client's request before, where it sends one after the other.
-    pub(crate) before: Option<u64>,
+    pub(crate) before: Option<Before>,
     /// What serves the next request, after a reload.
     pub(crate) newest: watch::Receiver<Arc<Service>>,
     pub(crate) buffers: Arc<Buffers>,
@@ -116,7 +116,9 @@ impl Visit {
     /// What may be sent again, a download mostly, wants the connection whose window those before it have opened, a long upload one that is primed.
     fn wanted(&self, request: &RequestHead) -> Wanted {
         match request.body() {
-            _ if request.is_safe_and_empty() => Wanted::Download(self.before),
+            _ if request.is_safe_and_empty() => {
+                Wanted::Download(self.before.as_ref().map(Before::id))
+            }
             Body::Length(bytes) if bytes >= LONG => Wanted::Primed(bytes),
             Body::Length(_) | Body::Chunked(_) | Body::UntilClose => Wanted::Best,
         }

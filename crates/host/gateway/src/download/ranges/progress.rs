@@ -56,6 +56,12 @@ pub(super) const OTHERS_REST: Mercy = Mercy {
     later: 2.0,
 };
 
+/// As [`OTHERS_REST`], where who would help has yet to open its window: by slow start it takes some round trips more.
+pub(super) const BY_A_BEGINNER: Mercy = Mercy {
+    slower: 1.0,
+    later: 8.0,
+};
+
 /// The range that would take longest of those that deserve `mercy`, and the byte from which another should read in its stead so
 /// that both are done at the same time; `None` where nobody would gain. Most bring `usual` bytes a second.
 pub(super) fn slowest(
