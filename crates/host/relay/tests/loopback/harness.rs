@@ -209,7 +209,18 @@ pub(crate) fn close(listener: TcpListener) {
 }
 
 pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
+    listen_on(TcpSocket::new_v4().unwrap())
+}
+
+/// Receive buffers of a fixed size, as large as every kernel grants. Windows open with the bytes that arrive, as far as the buffer
+/// reaches; those that the kernel sizes open only as fast as it sees the reader keep up, which on a busy machine may be never.
+pub(crate) fn listen_with_room() -> (TcpListener, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(212_992).unwrap();
+    listen_on(socket)
+}
+
+fn listen_on(socket: TcpSocket) -> (TcpListener, SocketAddr) {
     socket.set_reuseaddr(true).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     // A relay connects faster than a busy test accepts; of more than 128, the default, the kernel would drop some.
@@ -256,7 +267,13 @@ impl Origin {
 
     /// One that speaks TLS where there is an acceptor.
     pub(crate) async fn start_with(acceptor: Option<TlsAcceptor>) -> Self {
-        let (listener, address) = listen().await;
+        Self::start_on(listen().await, acceptor)
+    }
+
+    pub(crate) fn start_on(
+        (listener, address): (TcpListener, SocketAddr),
+        acceptor: Option<TlsAcceptor>,
+    ) -> Self {
         let origin = Self {
             address,
             connections: Arc::default(),
