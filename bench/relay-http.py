@@ -4,7 +4,12 @@ latency added, and bulk both ways. Rounds interleave the arms in random order; r
 each round, so that a machine that slows down slows down both.
 
     cargo build --release -p longhaul-cli
-    bench/relay-http.py [--binary target/release/longhaul] [--rounds 7] [--threads N] [--seconds 3]
+    bench/relay-http.py [--binary target/release/longhaul] [--rounds 7] [--threads N] [--seconds 3] [--traces]
+
+With --traces the small requests also go through a second longhaul that sends a span for each to a collector, which
+reads, counts and forgets them: what a traced request costs beside one that is not. The collector's own work is in
+nobody's CPU time, but takes part of the machine's. How many spans arrived is told, since one that finds the queue
+full costs less.
 
 Needs wrk, haproxy and nginx (apt-get install wrk haproxy nginx-light). Starts its own processes on free
 ports of 127.0.0.1 and ends them. The origin, the load and the relay share the machine's cores: compare
@@ -12,6 +17,7 @@ CPU per request first.
 """
 
 import argparse
+import collections
 import multiprocessing
 import os
 import platform
@@ -27,6 +33,10 @@ import time
 TICKS = os.sysconf("SC_CLK_TCK")
 BULK = 1 << 30
 PIECE = memoryview(bytearray(1 << 20))
+TRACED = "longhaul with traces"
+
+# What is measured: where it listens, its process, and what its collector has counted.
+Arm = collections.namedtuple("Arm", ["port", "process", "spans"], defaults=[None, None])
 
 
 def free_port():
@@ -92,6 +102,26 @@ def sink(listener):
         stream.close()
 
 
+def collector(listener, spans):
+    """Takes batches of spans, one connection after the other, as the relay sends them."""
+    while True:
+        stream, _ = listener.accept()
+        with stream:
+            message, length = bytearray(), None
+            while length is None or len(message) < length:
+                piece = stream.recv(1 << 20)
+                if not piece:
+                    break
+                message += piece
+                if length is None and b"\r\n\r\n" in message:
+                    head = message.split(b"\r\n\r\n", 1)[0]
+                    length = len(head) + 4 + int(re.search(rb"(?i)Content-Length: (\d+)", head)[1])
+            else:
+                # Before the answer: whoever has that may look at the number.
+                spans.value += message.count(b'"spanId"')
+                stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+
 def haproxy(folder, port, target, threads):
     config = f"{folder}/haproxy-{port}.cfg"
     with open(config, "w") as file:
@@ -115,9 +145,16 @@ backend b
     return subprocess.Popen(["haproxy", "-f", config])
 
 
-def longhaul(binary, port, target):
+def longhaul(binary, port, target, traces=None):
+    """`traces` is a file to write, and the port of a collector."""
     command = [binary, "relay", "http", f"127.0.0.1:{port}", f"127.0.0.1:{target}"]
     command += ["--prime", "off", "--server-profile", "lan"]
+    if traces:
+        path, endpoint = traces
+        text = subprocess.run(command + ["--print-config"], check=True, capture_output=True, text=True).stdout
+        with open(path, "w") as file:
+            file.write(f'{text}\n[traces]\nendpoint = "http://127.0.0.1:{endpoint}/v1/traces"\n')
+        command = [binary, "relay", "run", "--config", path]
     # haproxy logs nothing here either.
     environment = dict(os.environ, LONGHAUL_LOG="warn")
     return subprocess.Popen(command, env=environment)
@@ -131,8 +168,18 @@ def cpu(process):
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def requests(port, process, connections, seconds):
-    before = cpu(process)
+def settled(spans):
+    """The number of spans, once none has come for longer than the relay gathers them."""
+    while True:
+        before = spans.value
+        time.sleep(1.5)
+        if spans.value == before:
+            return before
+
+
+def requests(arm, connections, seconds):
+    port, process, spans = arm
+    before, spans_before = cpu(process), spans.value if spans is not None else 0
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
     text = subprocess.run(
         command + [f"http://127.0.0.1:{port}/"], check=True, capture_output=True, text=True
@@ -144,7 +191,9 @@ def requests(port, process, connections, seconds):
     elapsed = float(spent[1]) * {"s": 1, "ms": 1e-3}[spent[2]]
     scale = {"us": 1, "ms": 1e3, "s": 1e6}
     found = {p: (float(v), u) for p, v, u in re.findall(r"(\d+)%\s+([\d.]+)(us|ms|s)", text)}
-    return {
+    # The last spans are sent when the load is over.
+    arrived = {} if spans is None else {"spans/request": (settled(spans) - spans_before) / count}
+    return arrived | {
         "requests/s": count / elapsed,
         "CPU us/request": (cpu(process) - before) / count * 1e6,
         "p50 us": found["50"][0] * scale[found["50"][1]],
@@ -152,7 +201,8 @@ def requests(port, process, connections, seconds):
     }
 
 
-def bulk(port, process, upload):
+def bulk(arm, upload):
+    port, process, _ = arm
     before, start = cpu(process), time.monotonic()
     with socket.create_connection(("127.0.0.1", port)) as stream:
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,6 +238,13 @@ def spread(values):
     return f"{number(statistics.median(values))} ({number(min(values))} to {number(max(values))})"
 
 
+def ratio(by_arm, one, other):
+    """Of what was measured in the same round; nothing where that was not both, or too little."""
+    pairs = zip(by_arm.get(one, []), by_arm.get(other, []))
+    ratios = [value / beside for value, beside in pairs if beside > 0]
+    return spread(ratios) if ratios else None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--binary", default="target/release/longhaul")
@@ -195,13 +252,14 @@ def main():
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="haproxy's; longhaul has one per processor")
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--traces", action="store_true", help="also measure small requests that are traced")
     arguments = parser.parse_args()
     dice = random.Random(arguments.seed)
     tests = {
-        "GET 13 B, 1 connection": lambda arm: requests(*arm, 1, arguments.seconds),
-        "GET 13 B, 32 connections": lambda arm: requests(*arm, 32, arguments.seconds),
-        "GET 1 GiB": lambda arm: bulk(*arm, False),
-        "PUT 1 GiB": lambda arm: bulk(*arm, True),
+        "GET 13 B, 1 connection": lambda arm: requests(arm, 1, arguments.seconds),
+        "GET 13 B, 32 connections": lambda arm: requests(arm, 32, arguments.seconds),
+        "GET 1 GiB": lambda arm: bulk(arm, False),
+        "PUT 1 GiB": lambda arm: bulk(arm, True),
     }
     results = {test: {} for test in tests}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
@@ -216,20 +274,35 @@ def main():
             for port in ports.values():
                 wait_for(port)
             return {
-                "direct": (target, None),
-                "longhaul": (ports["longhaul"], ours),
-                "haproxy": (ports["haproxy"], theirs),
+                "direct": Arm(target),
+                "longhaul": Arm(ports["longhaul"], ours),
+                "haproxy": Arm(ports["haproxy"], theirs),
             }
 
+        def traced(target):
+            spans = multiprocessing.Value("Q", lock=False)
+            taking = socket.create_server(("127.0.0.1", 0))
+            collecting = multiprocessing.Process(target=collector, args=[taking, spans], daemon=True)
+            collecting.start()
+            drains.append(collecting)
+            port, file = free_port(), f"{folder}/traces.toml"
+            processes.append(longhaul(arguments.binary, port, target, (file, taking.getsockname()[1])))
+            wait_for(port)
+            return Arm(port, processes[-1], spans)
+
         listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        drain = multiprocessing.Process(target=sink, args=[listener], daemon=True)
+        drains = [multiprocessing.Process(target=sink, args=[listener], daemon=True)]
         try:
             port = free_port()
             processes.append(origin(folder, port))
             wait_for(port)
-            drain.start()
+            drains[0].start()
             arms_by_test = dict.fromkeys(tests, arms_before(port))
             arms_by_test["PUT 1 GiB"] = arms_before(listener.getsockname()[1])
+            if arguments.traces:
+                small = arms_by_test["GET 13 B, 1 connection"]
+                small = small | {TRACED: traced(port)}
+                arms_by_test |= {test: small for test in tests if test.startswith("GET 13 B")}
             for turn in range(arguments.rounds):
                 for test, measure in tests.items():
                     arms = arms_by_test[test]
@@ -238,7 +311,8 @@ def main():
                             results[test].setdefault(what, {}).setdefault(name, []).append(value)
                 print(f"round {turn + 1} of {arguments.rounds}", file=sys.stderr)
         finally:
-            drain.terminate()
+            for drain in drains:
+                drain.terminate()
             for process in processes:
                 process.terminate()
             for process in processes:
@@ -247,15 +321,20 @@ def main():
     print(f"{time.strftime('%Y-%m-%d')}, kernel {platform.release()}, {os.cpu_count()} cores,")
     print(f"load {os.getloadavg()[0]:.1f}, haproxy {version}, {arguments.threads} relay threads,")
     print(f"{arguments.rounds} rounds, seed {arguments.seed}; median (minimum to maximum)\n")
-    print("| test | measure | direct | longhaul | haproxy | longhaul / haproxy |")
-    print("|---|---|---|---|---|---|")
+    columns = ["test", "measure", "direct", "longhaul", "haproxy", "longhaul / haproxy"]
+    if arguments.traces:
+        columns += [TRACED, "with / without"]
+    print("| " + " | ".join(columns) + " |")
+    print("|" + "---|" * len(columns))
     for test, measures in results.items():
         for what, by_arm in measures.items():
-            pairs = zip(by_arm["longhaul"], by_arm["haproxy"])
-            ratios = [ours / theirs for ours, theirs in pairs if theirs > 0]
-            direct = "-" if what.startswith("CPU") else spread(by_arm["direct"])
-            cells = [test, what, direct, spread(by_arm["longhaul"]), spread(by_arm["haproxy"])]
-            print("| " + " | ".join(cells + [spread(ratios) if ratios else "-"]) + " |")
+            shown = {name: spread(values) for name, values in by_arm.items()}
+            if what.startswith("CPU"):
+                del shown["direct"]
+            shown["longhaul / haproxy"] = ratio(by_arm, "longhaul", "haproxy")
+            shown["with / without"] = ratio(by_arm, TRACED, "longhaul")
+            cells = [shown.get(name) or "-" for name in columns[2:]]
+            print("| " + " | ".join([test, what, *cells]) + " |")
 
 
 main()

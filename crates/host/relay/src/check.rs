@@ -9,6 +9,7 @@ use sys::socket::{ApplyError, apply};
 use crate::tcp::users::UsersError;
 use crate::tls::handshakes::TlsError;
 use crate::tls::settings::Settings;
+use crate::traces::Collector;
 use crate::upstream::addresses_of;
 use crate::{AppliedOption, Config, Front, host, tcp, tls};
 
@@ -73,6 +74,9 @@ pub enum CheckError {
         #[source]
         source: Box<TlsError>,
     },
+    /// The collector of traces cannot be spoken to with TLS as configured.
+    #[error("cannot speak TLS with the collector of traces as configured")]
+    Traces(#[source] Box<TlsError>),
     /// The file of those who may ask for a target cannot be used.
     #[error("the relay on {listen} does not know its users")]
     Users {
@@ -93,6 +97,8 @@ pub enum CheckError {
 pub fn check(config: &Config) -> Result<Report, CheckError> {
     let user = config.user.as_deref().map(User::find).transpose();
     user.map_err(CheckError::Privilege)?;
+    let collector = config.traces.as_ref().map(Collector::prepare).transpose();
+    collector.map_err(|source| CheckError::Traces(Box::new(source)))?;
     let mut relays = Vec::new();
     for relay in &config.http {
         tls::for_http(relay).map_err(|source| fault(&relay.front, source))?;

@@ -2,8 +2,9 @@
 //!
 //! The structures that `serde` fills say what a file may hold. `serde` stops at the first thing that does not fit: that is
 //! noted and left out, and the file read again, until the rest fits. Then what its values mean is asked, and what is
-//! wrong with that goes beside it.
+//! wrong with that goes beside it. Before all that, what is no TOML is left out as well.
 
+mod legible;
 mod problem;
 mod reader;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use legible::{Legible, Lost};
 use problem::Found;
 pub use problem::{ConfigError, Position, Problem};
 pub(crate) use problem::{Problems, nearest};
@@ -46,38 +48,42 @@ pub(crate) fn read<O: DeserializeOwned, C>(
     text: &str,
     resolve: impl FnOnce(O, &mut Problems) -> C,
 ) -> Result<C, ConfigError> {
-    let root = match DeTable::parse(text) {
-        Ok(root) => Spanned::new(root.span(), DeValue::Table(root.into_inner())),
-        Err(error) => {
-            let span = error.span().unwrap_or(0..0);
-            let problem = Problem::new(&[], error.message(), None).at(text, span);
-            return Err(ConfigError::new(vec![problem]));
+    let legible = Legible::of(text);
+    let root = match DeTable::parse(&legible.text) {
+        Ok(root) if !legible.given_up => {
+            Spanned::new(root.span(), DeValue::Table(root.into_inner()))
         }
+        Ok(_) | Err(_) => return Err(told(text, legible.told)),
     };
-    let (options, faults) = fit::<O>(&root);
+    let lost = legible.lost;
+    let (options, faults) = fit::<O>(&root, &lost);
     let mut problems = Problems::default();
     let meant = options.map(|options| resolve(options, &mut problems));
     let meaning = problems.into_found().into_iter();
-    let unrelated =
-        meaning.filter(|found| !faults.iter().any(|fault| explains(fault, found, &root)));
-    let mut told: Vec<(Range<usize>, Problem)> = unrelated
-        .map(|found| (written(&root, &found.place).0.span(), found.problem))
-        .chain(faults.iter().map(|fault| (fault.span(), fault.problem())))
-        .collect();
+    let unrelated = meaning.filter(|found| {
+        !faults.iter().any(|fault| explains(fault, found, &root))
+            && !lost.iter().any(|lost| hides(lost, found, &root, text))
+    });
+    let mut all = legible.told;
+    all.extend(unrelated.map(|found| (written(&root, &found.place).0.span(), found.problem)));
+    all.extend(faults.iter().map(|fault| (fault.span(), fault.problem())));
     match meant {
-        Some(meant) if told.is_empty() => Ok(meant),
-        _ => {
-            told.sort_by_key(|(span, _)| span.start);
-            let told = told
-                .into_iter()
-                .map(|(span, problem)| problem.at(text, span));
-            Err(ConfigError::new(told.collect()))
-        }
+        Some(meant) if all.is_empty() => Ok(meant),
+        _ => Err(told(text, all)),
     }
 }
 
+/// Problems with their places, in the order of the file.
+fn told(text: &str, mut problems: Vec<(Range<usize>, Problem)>) -> ConfigError {
+    problems.sort_by_key(|(span, _)| span.start);
+    let told = problems
+        .into_iter()
+        .map(|(span, problem)| problem.at(text, span));
+    ConfigError::new(told.collect())
+}
+
 /// What can be read of a file, and what does not fit.
-fn fit<O: DeserializeOwned>(root: &Spanned<DeValue<'_>>) -> (Option<O>, Vec<Fault>) {
+fn fit<O: DeserializeOwned>(root: &Spanned<DeValue<'_>>, lost: &[Lost]) -> (Option<O>, Vec<Fault>) {
     let mut struck = Struck::default();
     let mut faults = Vec::new();
     while faults.len() < MOST {
@@ -90,9 +96,12 @@ fn fit<O: DeserializeOwned>(root: &Spanned<DeValue<'_>>) -> (Option<O>, Vec<Faul
             (_, Some(begins)) => struck.places.insert(begins),
             (_, None) => false,
         };
-        // A field that was left out, or is there under a slip of its name, is missing now: that is no second fault.
+        // A field that was left out, or is there under a slip of its name, is missing now: that is no second fault. Nor is one
+        // that may be in what could not be read.
+        let may_be_lost = |lost: &Lost| lost.table.is_none_or(|ends| fault.edge == Some(ends));
         let consequence = matches!(fault.kind, Kind::Missing(_))
             && (get(root, &fault.place()).is_some()
+                || lost.iter().any(may_be_lost)
                 || faults
                     .iter()
                     .any(|other| other.meant().as_ref() == Some(&fault.place())));
@@ -122,6 +131,59 @@ fn explains(fault: &Fault, found: &Found, root: &Spanned<DeValue<'_>>) -> bool {
     let table = left_out.iter().rposition(is_key).unwrap_or_default();
     let (table, _) = left_out.split_at(table);
     table.starts_with(around) || around.starts_with(table)
+}
+
+/// The same of text that could not be read: it may hold what is missing, or what a name stands for.
+fn hides(lost: &Lost, found: &Found, root: &Spanned<DeValue<'_>>, text: &str) -> bool {
+    let (value, depth) = written(root, &found.place);
+    if depth == found.place.len() && !value.get_ref().is_table() {
+        let unread = text.get(lost.span.clone()).unwrap_or_default();
+        return names(value.get_ref()).any(|name| unread.contains(name));
+    }
+    let Some(table) = lost.table.and_then(|ends| table_ending(root, ends)) else {
+        return true;
+    };
+    let (around, _) = found.place.split_at(depth);
+    table.starts_with(around) || around.starts_with(&table)
+}
+
+/// The texts of a value.
+fn names<'a>(value: &'a DeValue<'_>) -> impl Iterator<Item = &'a str> {
+    let single = std::slice::from_ref(value).iter();
+    let several = value.as_array().into_iter().flatten();
+    let texts = single
+        .chain(several.map(Spanned::get_ref))
+        .filter_map(DeValue::as_str);
+    texts.filter(|text| !text.is_empty())
+}
+
+/// Where the table is whose head ends there.
+fn table_ending(value: &Spanned<DeValue<'_>>, ends: usize) -> Option<Vec<Step>> {
+    let inside: Vec<(Step, &Spanned<DeValue<'_>>)> = match value.get_ref() {
+        DeValue::Table(_) if value.span().end == ends => return Some(Vec::new()),
+        DeValue::Table(table) => {
+            let entries = table.iter();
+            entries
+                .map(|(key, value)| (Step::from(key.get_ref().as_ref()), value))
+                .collect()
+        }
+        DeValue::Array(array) => {
+            let elements = array.iter().enumerate();
+            elements
+                .map(|(index, value)| (Step::from(index), value))
+                .collect()
+        }
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_) => return None,
+    };
+    inside.into_iter().find_map(|(step, value)| {
+        let mut place = table_ending(value, ends)?;
+        place.insert(0, step);
+        Some(place)
+    })
 }
 
 /// The value at a place, or else what it would be in; and how many steps lead there.

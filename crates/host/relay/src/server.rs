@@ -20,7 +20,7 @@ use crate::event::{Event, Events};
 use crate::meter::Meter;
 use crate::tcp::users::UsersError;
 use crate::tls::handshakes::TlsError;
-use crate::traces::{Tracer, Traces};
+use crate::traces::{Collector, Tracer, Traces};
 use crate::watch::{Reader, Watch};
 use crate::{Admin, Config, admin, door, host};
 use crew::{Crew, Worker};
@@ -81,6 +81,9 @@ pub enum RunError {
         #[source]
         source: Box<TlsError>,
     },
+    /// The collector of traces cannot be spoken to with TLS as configured.
+    #[error("cannot speak TLS with the collector of traces as configured")]
+    Traces(#[source] Box<TlsError>),
     /// The file of those who may ask for a target cannot be used.
     #[error("the relay on {address} does not know its users")]
     Users {
@@ -237,7 +240,9 @@ impl Fleet {
             return Err(RunError::UserChanged);
         }
         let forgets_windows = host::forgets_windows();
-        let (admin, tracing) = (config.admin.clone(), config.traces.clone());
+        let admin = config.admin.clone();
+        let collector = config.traces.as_ref().map(Collector::prepare).transpose();
+        let collector = collector.map_err(|source| RunError::Traces(Box::new(source)))?;
         let relays = service::prepare(config, forgets_windows)?;
         let mut opened: Vec<Vec<Entrance>> = Vec::new();
         for relay in &relays {
@@ -264,7 +269,7 @@ impl Fleet {
         };
         door::tell_unused(handed, &self.events);
         self.watch.keep(admin.is_some());
-        self.traces.follow(tracing.as_ref());
+        self.traces.follow(collector);
         let mut before = std::mem::take(&mut self.listeners);
         for (relay, entrances) in relays.into_iter().zip(opened) {
             let same = |open: &Handle| open.has(&entrances);

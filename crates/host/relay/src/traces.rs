@@ -25,7 +25,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::event::{ConnectionDone, EndedBy, Event, Events, Phase, Step};
-use crate::{Front, Tracing};
+use crate::tls::handshakes::{Handshakes, Protocols, TlsError};
+use crate::{Front, TlsSides, Tracing};
 pub use parent::TraceParent;
 use span::{Id, Kind, Link, Span};
 
@@ -44,9 +45,15 @@ pub(crate) struct Traces {
     events: Events,
 }
 
+/// Where spans go, and how it is spoken to.
+pub(crate) struct Collector {
+    tracing: Tracing,
+    handshakes: Handshakes,
+}
+
 /// The way to one collector.
 struct Lane {
-    tracing: Tracing,
+    collector: Arc<Collector>,
     /// Makes identifiers that nobody else has.
     seed: [u8; 16],
     made: AtomicU64,
@@ -89,13 +96,18 @@ impl Traces {
         })
     }
 
-    /// From now on spans go where this says. What waits already still goes where it was to go.
-    pub(crate) fn follow(&self, tracing: Option<&Tracing>) {
+    /// From now on spans go there. What waits already still goes where it was to go.
+    pub(crate) fn follow(&self, collector: Option<Collector>) {
         let mut lane = self.lane.write().unwrap_or_else(PoisonError::into_inner);
-        if lane.as_ref().map(|lane| &lane.tracing) == tracing {
+        let unchanged = match (lane.as_ref(), &collector) {
+            (Some(lane), Some(collector)) => lane.collector.is(collector),
+            (lane, collector) => lane.is_none() && collector.is_none(),
+        };
+        if unchanged {
             return;
         }
-        *lane = tracing.and_then(|tracing| {
+        *lane = collector.and_then(|collector| {
+            let collector = Arc::new(collector);
             let mut seed = [0; 16];
             let random = aws_lc_rs::default_provider().secure_random;
             if random.fill(&mut seed).is_err() {
@@ -108,12 +120,12 @@ impl Traces {
             }
             let (queue, spans) = mpsc::channel(QUEUE);
             let (counts, events) = (Arc::clone(&self.counts), Arc::clone(&self.events));
-            let sending = exporter::send(tracing.clone(), spans, counts, events);
+            let sending = exporter::send(Arc::clone(&collector), spans, counts, events);
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             tasks.retain(|task| !task.is_finished());
             tasks.push(tokio::spawn(sending));
             Some(Arc::new(Lane {
-                tracing: tracing.clone(),
+                collector,
                 seed,
                 made: AtomicU64::new(0),
                 queue,
@@ -161,6 +173,33 @@ impl Traces {
     }
 }
 
+// === impl Collector ===
+
+impl Collector {
+    /// Reads the files that the configuration names.
+    pub(crate) fn prepare(tracing: &Tracing) -> Result<Self, TlsError> {
+        let sides = TlsSides {
+            server: tracing.endpoint.tls.clone(),
+            ..TlsSides::default()
+        };
+        let protocols = Protocols {
+            server: &["http/1.1"],
+            ..Protocols::default()
+        };
+        // Of the places for clients' handshakes none is asked for.
+        let handshakes = Handshakes::load(&sides, protocols, 0)?;
+        Ok(Self {
+            tracing: tracing.clone(),
+            handshakes,
+        })
+    }
+
+    /// Whether both are the same collector, trusted by the same authorities.
+    fn is(&self, other: &Self) -> bool {
+        self.tracing == other.tracing && self.handshakes.are_of_the_same_files(&other.handshakes)
+    }
+}
+
 // === impl Lane ===
 
 impl Lane {
@@ -186,7 +225,7 @@ impl Lane {
     /// Whether a trace that begins here is one of the share. Its identifier decides, so that all of its spans agree.
     fn samples(&self, trace: Id<16>) -> bool {
         const BILLION: u64 = 1_000_000_000;
-        trace.low_bits() % BILLION < u64::from(self.tracing.share.as_per_billion())
+        trace.low_bits() % BILLION < u64::from(self.collector.tracing.share.as_per_billion())
     }
 
     fn send(&self, span: Span, counts: &Counts) {

@@ -159,15 +159,17 @@ fn name_servers_are_addresses_with_or_without_a_port() {
 }
 
 #[test]
-fn a_collector_is_an_address_of_http_without_tls_or_password() {
-    let traces = |endpoint: &str| {
+fn a_collector_is_an_address_of_http_without_a_password() {
+    let with_authority = |endpoint: &str, authority: Option<&str>| {
         let mut options = ConfigOptions::from(options());
         options.traces = Some(TraceOptions {
             endpoint: endpoint.into(),
+            endpoint_ca: authority.map(Into::into),
             ..TraceOptions::default()
         });
         Config::new(options).map(|config| config.traces.unwrap())
     };
+    let traces = |endpoint| with_authority(endpoint, None);
     let told = traces("http://[::1]:4318/v1/traces").unwrap();
     assert_eq!(
         (told.endpoint.host.as_str(), told.endpoint.port),
@@ -176,12 +178,23 @@ fn a_collector_is_an_address_of_http_without_tls_or_password() {
     assert_eq!(told.endpoint.path, "/v1/traces");
     assert_eq!(told.endpoint.to_string(), "http://[::1]:4318/v1/traces");
     assert_eq!(told.service, "longhaul-relay");
+    assert_eq!(told.endpoint.tls, None);
     assert_eq!(traces("http://collector").unwrap().endpoint.port, 80);
+    let told = with_authority("https://[::1]/v1/traces", Some("ca.pem")).unwrap();
+    assert_eq!(told.endpoint.port, 443);
+    assert_eq!(told.endpoint.to_string(), "https://[::1]/v1/traces");
+    let tls = told.endpoint.tls.unwrap();
+    assert_eq!(
+        (tls.name.as_str(), tls.authority),
+        ("::1", Some("ca.pem".into()))
+    );
+    let error = with_authority("http://collector", Some("ca.pem")).unwrap_err();
+    assert_eq!(error.problems()[0].key, "traces.endpoint-ca", "{error}");
     for endpoint in [
         "",
         "127.0.0.1:4318",
         "/v1/traces",
-        "https://collector/v1/traces",
+        "ftp://collector/v1/traces",
         "http://me:secret@collector/v1/traces",
     ] {
         let error = traces(endpoint).unwrap_err();

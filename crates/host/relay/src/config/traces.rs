@@ -1,11 +1,13 @@
 //! Where traces go.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
 use units::LossRate;
 
+use super::{HTTPS, TlsServer};
 use crate::document::Problems;
 
 /// Where traces of connections and requests go.
@@ -19,7 +21,7 @@ pub struct Tracing {
     pub share: LossRate,
 }
 
-/// An HTTP address without TLS.
+/// An HTTP address.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Endpoint {
     /// Name or address; an IPv6 address without its brackets.
@@ -30,6 +32,8 @@ pub struct Endpoint {
     pub authority: String,
     /// Path.
     pub path: String,
+    /// How it is spoken to with TLS; `None` where it is spoken to without.
+    pub tls: Option<TlsServer>,
 }
 
 /// See [`Tracing`].
@@ -38,6 +42,9 @@ pub struct Endpoint {
 pub struct TraceOptions {
     /// Where a collector takes OTLP over HTTP, such as `http://127.0.0.1:4318/v1/traces`.
     pub endpoint: String,
+    /// Who may sign the certificate of an https endpoint, in PEM; whom this host trusts where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint_ca: Option<PathBuf>,
     /// See [`Tracing::service`]; `longhaul-relay` where nothing is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_name: Option<String>,
@@ -50,15 +57,25 @@ pub struct TraceOptions {
 
 impl TraceOptions {
     pub(super) fn resolve(self, problems: &mut Problems) -> Option<Tracing> {
-        let endpoint = Endpoint::parse(&self.endpoint);
+        let mut endpoint = Endpoint::parse(&self.endpoint);
         let service = self.service_name.unwrap_or_else(|| "longhaul-relay".into());
         problems.require(!service.is_empty(), "service-name", "it is not empty");
         if endpoint.is_none() {
             problems.tell_with(
                 "endpoint",
-                format!("`{}` is not an address of HTTP without TLS", self.endpoint),
-                "write it like `http://127.0.0.1:4318/v1/traces`",
+                format!("`{}` is not an address of HTTP", self.endpoint),
+                "write it like `http://127.0.0.1:4318/v1/traces` or `https://collector.example:4318/v1/traces`",
             );
+        }
+        if let Some(endpoint) = &mut endpoint {
+            match &mut endpoint.tls {
+                Some(tls) => tls.authority = self.endpoint_ca,
+                None => problems.require(
+                    self.endpoint_ca.is_none(),
+                    "endpoint-ca",
+                    "it is for an https endpoint",
+                ),
+            }
         }
         Some(Tracing {
             endpoint: endpoint?,
@@ -74,23 +91,35 @@ impl Endpoint {
     fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let authority = uri.authority()?;
+        let tls = match uri.scheme_str()? {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
         // Names and passwords do not belong into a file that others read.
-        let sound = uri.scheme_str() == Some("http") && !authority.as_str().contains('@');
+        let sound = !authority.as_str().contains('@');
         let host = uri.host()?;
         let bare = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
+        let host = bare.unwrap_or(host);
         sound.then(|| Self {
-            host: bare.unwrap_or(host).to_owned(),
-            port: uri.port_u16().unwrap_or(80),
+            host: host.to_owned(),
+            port: uri.port_u16().unwrap_or(if tls { HTTPS } else { 80 }),
             authority: authority.to_string(),
             path: uri.path().to_owned(),
+            tls: tls.then(|| TlsServer {
+                name: host.to_owned(),
+                authority: None,
+                certificate: None,
+            }),
         })
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.path)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.path)
     }
 }

@@ -103,15 +103,107 @@ fn a_table_in_the_place_of_a_list_and_the_other_way_round_are_told() {
     );
 }
 
+/// What is no TOML, in some of the ways in which that happens, beside faults of other kinds.
+const ILLEGIBLE: &str = r#"user = nobody
+
+[[http]]
+listen = "127.0.0.1:8080
+target: "store.example:80"
+allow = ["10.10.10.0/24", "10.10.11.0/24"
+deny = ["10.10.10.7/99"]
+tls = { upstream = "tls", upstream-name = "store.example"
+traget = "store.example:80"
+
+[http.limits]
+head = 300 KiB
+streams = 100
+streams = 200
+head-timeout = 10
+
+[[tcp]
+listen = "nowhere"
+
+[tcp.limits]
+connections = many
+idle-timeout = 10.0.0.1
+
+[[tcp]]
+listen = "127.0.0.1:9000"
+target = "store.example:443"
+server-profile = "office"
+client-profile = "lam"
+
+[profiles.office
+extends = "lan"
+"#;
+
 #[test]
-fn what_is_no_toml_is_told_alone_and_with_its_place() {
-    let error = Config::from_toml("[[http]]\nlisten = \"127.0.0.1:1\ntarget = 5\n").unwrap_err();
-    assert_eq!(error.problems().len(), 1, "{error}");
-    assert_eq!(
-        error.problems()[0].position.as_ref().unwrap().line,
-        2,
-        "{error}"
-    );
+fn what_is_no_toml_is_told_beside_everything_else() {
+    let error = Config::from_toml(ILLEGIBLE).unwrap_err();
+    let error = error.in_file("relay.toml");
+    assert_eq!(error.to_string(), include_str!("illegible.txt").trim_end());
+}
+
+#[test]
+fn what_only_follows_from_what_is_no_toml_is_not_told() {
+    // Each of these has one mistake, whatever of it looks like others.
+    let sound =
+        "[[http]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\n\n[http.pool]\nmin-idle = 1\n";
+    Config::from_toml(sound).unwrap();
+    for (written, instead, line) in [
+        // The target would be missing.
+        ("target = \"a:1\"", "target = a:1", 3),
+        ("target = \"a:1\"", "target = [\"a:1\",\n\"b:1\",", 3),
+        ("target = \"a:1\"", "target = \"\"\"a:1\"", 3),
+        ("target = \"a:1\"", "target = { a = [1, 2 }", 3),
+        (
+            "target = \"a:1\"\n",
+            "target = \"a:1\"\nallow = [\"::1\"",
+            4,
+        ),
+        // There would be nothing to relay, and the pool somewhere else.
+        ("[[http]]", "[[http]", 1),
+        ("[[http]]", "[[]]", 1),
+        // The pool's keys would be the relay's.
+        ("[http.pool]", "[http.pool", 5),
+        ("[http.pool]", "http.pool]", 5),
+        // One key twice, and one table.
+        ("min-idle = 1", "min-idle = 1\nmin-idle = 2", 7),
+        ("min-idle = 1", "min-idle = 1\n[http.pool]\nmin-idle = 2", 7),
+        (
+            "min-idle = 1",
+            "min-idle = 1\n[http]\nlisten = \"127.0.0.1:2\"",
+            7,
+        ),
+    ] {
+        let error = Config::from_toml(&sound.replace(written, instead)).unwrap_err();
+        assert_eq!(told(&error), [(line, "")], "{instead}: {error}");
+    }
+}
+
+#[test]
+fn several_mistakes_within_one_list_are_told_at_once() {
+    let text = "[[http]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\nallow = [\n  \"10.0.0.0/8\"\n  \"127.0.0.1\",\n          here,\n]\n";
+    let error = Config::from_toml(text).unwrap_err();
+    assert_eq!(told(&error), [(6, ""), (7, "")], "{error}");
+}
+
+#[test]
+fn a_profile_whose_table_cannot_be_read_is_not_said_to_be_missing() {
+    let text = "[[tcp]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\nserver-profile = \"office\"\n        client-profile = \"offfice\"\n[profiles.office\nextends = \"lan\"\n";
+    let error = Config::from_toml(text).unwrap_err();
+    assert_eq!(told(&error), [(5, "tcp.client-profile"), (6, "")]);
+}
+
+#[test]
+fn a_file_that_is_no_toml_at_all_is_given_up() {
+    let yaml = "http:\n  listen: 127.0.0.1:1\n".repeat(500);
+    let error = Config::from_toml(&yaml).unwrap_err();
+    let (last, all) = error.problems().split_last().unwrap();
+    assert_eq!(all.len(), super::legible::MOST, "{error}");
+    assert_eq!(last.hint.as_deref(), Some("is this a TOML file?"));
+    let brackets = Config::from_toml(&"a = [\n".repeat(5_000)).unwrap_err();
+    assert_eq!(brackets.problems().len(), all.len() + 1);
 }
 
 #[test]

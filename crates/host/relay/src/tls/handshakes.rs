@@ -74,7 +74,9 @@ pub enum TlsError {
     #[error("cannot verify certificates")]
     Verifier(#[source] VerifierBuilderError),
     /// This host has no list of authorities.
-    #[error("this host trusts no authority; name one with upstream-ca")]
+    #[error(
+        "this host trusts no authority; name one with upstream-ca, or endpoint-ca of a collector"
+    )]
     NoAuthorities,
     /// The server's name is none that a certificate can carry.
     #[error("`{name}` is no name of a server")]

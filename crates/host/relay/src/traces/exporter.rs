@@ -11,13 +11,13 @@ use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Counts;
 use super::span::{Batch, Span};
-use crate::Tracing;
+use super::{Collector, Counts};
 use crate::event::{Event, Events};
 
 /// What is sent at once, at most.
@@ -37,6 +37,8 @@ const ANSWER: usize = 64 * 1024;
 enum ExportError {
     #[error("cannot connect to the collector")]
     Connect(#[source] io::Error),
+    #[error("cannot shake hands with the collector")]
+    Handshake(#[source] io::Error),
     #[error("cannot speak HTTP with the collector")]
     Http(#[source] hyper::Error),
     #[error("cannot write spans as JSON")]
@@ -71,7 +73,7 @@ enum Number {
 /// Sends until nobody has a span to send any more. A batch that is not taken is lost: whoever tried again would have the
 /// more to lose meanwhile.
 pub(super) async fn send(
-    tracing: Tracing,
+    collector: Arc<Collector>,
     mut spans: mpsc::Receiver<Span>,
     counts: Arc<Counts>,
     events: Events,
@@ -80,7 +82,7 @@ pub(super) async fn send(
     let mut delivers = true;
     while gather(&mut spans, &mut batch).await {
         let all = u64::try_from(batch.len()).unwrap_or(u64::MAX);
-        let delivery = timeout(PATIENCE, deliver(&tracing, &batch)).await;
+        let delivery = timeout(PATIENCE, deliver(&collector, &batch)).await;
         let outcome = delivery.unwrap_or(Err(ExportError::Timeout));
         let lost = match &outcome {
             Ok(rejected) => (*rejected).min(all),
@@ -92,7 +94,7 @@ pub(super) async fn send(
         if let (Err(error), true) = (&outcome, delivers) {
             events(Event::Warning {
                 name: "traces-not-delivered",
-                text: format!("{}: {}", tracing.endpoint, crate::chain(error)),
+                text: format!("{}: {}", collector.tracing.endpoint, crate::chain(error)),
             });
         }
         delivers = outcome.is_ok();
@@ -117,22 +119,34 @@ async fn gather(spans: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) -> bool
 }
 
 /// How many of them the collector has not taken.
-async fn deliver(tracing: &Tracing, spans: &[Span]) -> Result<u64, ExportError> {
-    let body = serde_json::to_vec(&Batch::new(&tracing.service, spans));
+async fn deliver(collector: &Collector, spans: &[Span]) -> Result<u64, ExportError> {
+    let body = serde_json::to_vec(&Batch::new(&collector.tracing.service, spans));
     let body = Full::new(Bytes::from(body.map_err(ExportError::Write)?));
-    let collector = &tracing.endpoint;
-    let stream = TcpStream::connect((collector.host.as_str(), collector.port)).await;
-    let stream = TokioIo::new(stream.map_err(ExportError::Connect)?);
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream)
-        .await
-        .map_err(ExportError::Http)?;
-    let request = Request::post(&collector.path)
-        .header(HOST, &collector.authority)
+    let endpoint = &collector.tracing.endpoint;
+    let request = Request::post(&endpoint.path)
+        .header(HOST, &endpoint.authority)
         .header(USER_AGENT, concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .header(CONTENT_TYPE, "application/json")
         .body(body)
         .unwrap_or_default();
-    let exchange = async {
+    let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await;
+    let stream = stream.map_err(ExportError::Connect)?;
+    let Some((connector, name)) = &collector.handshakes.connector else {
+        return exchange(stream, request).await;
+    };
+    let stream = connector.connect(name.clone(), stream).await;
+    exchange(stream.map_err(ExportError::Handshake)?, request).await
+}
+
+/// Sends a batch, and reads how many of its spans were not taken.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<u64, ExportError> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(ExportError::Http)?;
+    let answered = async {
         let response = sender
             .send_request(request)
             .await
@@ -146,12 +160,12 @@ async fn deliver(tracing: &Tracing, spans: &[Span]) -> Result<u64, ExportError> 
         let body = body.map(http_body_util::Collected::to_bytes);
         Ok(body.map_or(0, |body| rejected(&body)))
     };
-    tokio::pin!(exchange);
+    tokio::pin!(answered);
     // The connection has to be driven for as long as there is an answer to come, and ends with it.
     tokio::select! {
-        answer = &mut exchange => answer,
+        answer = &mut answered => answer,
         driven = connection => match driven {
-            Ok(()) => exchange.await,
+            Ok(()) => answered.await,
             Err(error) => Err(ExportError::Http(error)),
         },
     }

@@ -8,11 +8,13 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use longhaul_relay::{Config, ConfigOptions, Event, TraceOptions};
+use longhaul_relay::{Config, ConfigOptions, Event, RunError, TraceOptions};
+use rustls::HandshakeKind;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
 
 use crate::admin::ask;
 use crate::harness::{Origin, Relay, listen, nobody, once, plain, read_exactly, read_head, within};
@@ -25,17 +27,26 @@ const PARENT: &str = "00f067aa0ba902b7";
 struct Collector {
     address: SocketAddr,
     batches: mpsc::UnboundedReceiver<Value>,
+    /// Of those who came with TLS.
+    handshakes: mpsc::UnboundedReceiver<HandshakeKind>,
     spans: Vec<Value>,
 }
 
 impl Collector {
     async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    /// One that speaks TLS where there is an acceptor.
+    async fn start_with(acceptor: Option<TlsAcceptor>) -> Self {
         let (listener, address) = listen().await;
         let (sender, batches) = mpsc::unbounded_channel();
-        tokio::spawn(collect(listener, sender));
+        let (met, handshakes) = mpsc::unbounded_channel();
+        tokio::spawn(collect(listener, acceptor, sender, met));
         Self {
             address,
             batches,
+            handshakes,
             spans: Vec::new(),
         }
     }
@@ -59,7 +70,12 @@ impl Collector {
     }
 }
 
-async fn collect(listener: TcpListener, sender: mpsc::UnboundedSender<Value>) {
+async fn collect(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    sender: mpsc::UnboundedSender<Value>,
+    met: mpsc::UnboundedSender<HandshakeKind>,
+) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let sender = sender.clone();
@@ -74,7 +90,23 @@ async fn collect(listener: TcpListener, sender: mpsc::UnboundedSender<Value>) {
             }
         });
         let http = hyper::server::conn::http1::Builder::new();
-        tokio::spawn(async move { http.serve_connection(TokioIo::new(stream), take).await });
+        let (acceptor, met) = (acceptor.clone(), met.clone());
+        tokio::spawn(async move {
+            match acceptor {
+                None => http.serve_connection(TokioIo::new(stream), take).await,
+                Some(acceptor) => match acceptor.accept(stream).await {
+                    Ok(stream) => {
+                        let kind = stream.get_ref().1.handshake_kind();
+                        // Few tests ask.
+                        let _ = met.send(kind.unwrap());
+                        http.serve_connection(TokioIo::new(stream), take).await
+                    }
+                    // Who does not trust this collector sends it nothing.
+                    Err(_) => return,
+                },
+            }
+            .unwrap_or_default();
+        });
     }
 }
 
@@ -103,11 +135,18 @@ fn named<'a>(spans: &'a [Value], name: &str) -> &'a Value {
 async fn start(options: impl Into<ConfigOptions>, collector: SocketAddr, share: &str) -> Relay {
     let mut options = options.into();
     options.traces = Some(TraceOptions {
-        endpoint: format!("http://{collector}/v1/traces"),
-        service_name: Some("tested".into()),
         share: Some(share.parse().unwrap()),
+        ..to(format!("http://{collector}/v1/traces"))
     });
     Relay::start_with(Config::new(options).unwrap()).await
+}
+
+fn to(endpoint: String) -> TraceOptions {
+    TraceOptions {
+        endpoint,
+        service_name: Some("tested".into()),
+        ..TraceOptions::default()
+    }
 }
 
 #[tokio::test]
@@ -282,12 +321,18 @@ async fn of_no_share_only_what_clients_record_is_traced() {
 
 /// A relay whose spans go to `collector`, and where its metrics are.
 async fn with_metrics(target: SocketAddr, collector: SocketAddr) -> (Relay, SocketAddr) {
+    let traces = to(format!("http://{collector}/v1/traces"));
+    traced_with_metrics(target, traces).await
+}
+
+async fn traced_with_metrics(target: SocketAddr, traces: TraceOptions) -> (Relay, SocketAddr) {
     let mut options = ConfigOptions::from(plain(target));
     options.admin = Some(longhaul_relay::AdminOptions {
         listen: "127.0.0.1:0".into(),
         allow: Vec::new(),
     });
-    let mut relay = start(options, collector, "100 %").await;
+    options.traces = Some(traces);
+    let mut relay = Relay::start_with(Config::new(options).unwrap()).await;
     let admin = relay.event(|event| match event {
         Event::Admin { address } => Some(*address),
         _ => None,
@@ -377,11 +422,7 @@ async fn a_reload_changes_where_spans_go() {
     .await;
     first.up_to("connection").await;
     let mut options = ConfigOptions::from(plain(origin.address));
-    options.traces = Some(TraceOptions {
-        endpoint: format!("http://{}/v1/traces", second.address),
-        service_name: Some("tested".into()),
-        share: None,
-    });
+    options.traces = Some(to(format!("http://{}/v1/traces", second.address)));
     relay.reload(Config::new(options).unwrap()).await;
     once(
         &relay,
@@ -390,4 +431,99 @@ async fn a_reload_changes_where_spans_go() {
     .await;
     second.up_to("connection").await;
     assert!(first.batches.try_recv().is_err());
+}
+
+/// A request of a client that says that it is the last.
+const LAST: &[u8] = b"HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn a_collector_may_speak_tls_with_a_certificate_of_an_authority_of_ones_own() {
+    let site = Site::make();
+    let mut collector = Collector::start_with(Some(site.acceptor_for(&["h2", "http/1.1"]))).await;
+    let origin = Origin::start().await;
+    let traces = TraceOptions {
+        endpoint_ca: Some(site.files.authority.clone()),
+        ..to(format!("https://{}/v1/traces", collector.address))
+    };
+    let (relay, admin) = traced_with_metrics(origin.address, traces).await;
+    // The second batch goes over a connection of its own.
+    for kind in [HandshakeKind::Full, HandshakeKind::Resumed] {
+        once(&relay, LAST).await;
+        let spans = collector.up_to("connection").await;
+        assert_eq!(spans.len(), 2, "{spans:#?}");
+        assert_eq!(collector.handshakes.try_recv(), Ok(kind));
+    }
+    assert_eq!(count(admin, NOT_DELIVERED).await, 0);
+}
+
+#[tokio::test]
+async fn a_collector_with_a_wrong_certificate_gets_no_span_and_no_request_notices() {
+    let (site, other) = (Site::named("collector.example"), Site::make());
+    let mut collector = Collector::start_with(Some(site.acceptor())).await;
+    let origin = Origin::start().await;
+    let port = collector.address.port();
+    for (host, authority, why) in [
+        ("127.0.0.1", &other, "invalid peer certificate"),
+        ("localhost", &site, "not valid for name"),
+    ] {
+        let traces = TraceOptions {
+            endpoint_ca: Some(authority.files.authority.clone()),
+            ..to(format!("https://{host}:{port}/v1/traces"))
+        };
+        let (mut relay, admin) = traced_with_metrics(origin.address, traces).await;
+        let answer = once(&relay, LAST).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        let warning = relay.event(|event| match event {
+            Event::Warning {
+                name: "traces-not-delivered",
+                text,
+            } => Some(text.clone()),
+            _ => None,
+        });
+        let warning = within(warning).await;
+        assert!(
+            warning.starts_with(&format!("https://{host}:")) && warning.contains(why),
+            "{warning}"
+        );
+        assert_eq!(count(admin, NOT_DELIVERED).await, 2);
+        assert_eq!(count(admin, "longhaul_spans_sent_total").await, 0);
+        // And it serves on.
+        let answer = once(&relay, LAST).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert!(collector.batches.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_collectors_authority_is_read_at_the_start_and_again_at_a_reload() {
+    let (site, other) = (Site::make(), Site::make());
+    let mut collector = Collector::start_with(Some(site.acceptor())).await;
+    let origin = Origin::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    let mut options = ConfigOptions::from(plain(origin.address));
+    options.traces = Some(TraceOptions {
+        endpoint_ca: Some(file.clone()),
+        ..to(format!("https://{}/v1/traces", collector.address))
+    });
+    let config = Config::new(options).unwrap();
+    let (_orders, given) = mpsc::channel(1);
+    let missing = longhaul_relay::run(config.clone(), Vec::new(), drop, given).await;
+    assert!(matches!(missing, Err(RunError::Traces(_))), "{missing:?}");
+    assert!(longhaul_relay::check(&config).is_err());
+
+    std::fs::copy(&other.files.authority, &file).unwrap();
+    let mut relay = Relay::start_with(config.clone()).await;
+    once(&relay, LAST).await;
+    let warning = relay.event(|event| {
+        let warned =
+            matches!(event, Event::Warning { name, .. } if *name == "traces-not-delivered");
+        warned.then_some(())
+    });
+    within(warning).await;
+    std::fs::copy(&site.files.authority, &file).unwrap();
+    let told = relay.reload(config).await;
+    assert!(matches!(told, Event::Reloaded { .. }), "{told:?}");
+    once(&relay, LAST).await;
+    collector.up_to("connection").await;
 }
