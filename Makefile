@@ -83,7 +83,7 @@ CORES ?= 1
 # Each is 100,000 steps of virtual time, run twice: three seconds on a busy core.
 SEEDS ?= 100
 soak: ## fresh inputs for every fuzz body, for MINUTES minutes on CORES cores; then SEEDS runs of a trunk in chaos
-	cargo run --locked --config 'profile.dev.package.longhaul-relay.opt-level=1' --package longhaul-xtask --features relay -- fuzz all --minutes $(MINUTES) --cores $(CORES)
+	cargo run --locked --config 'profile.dev.package.longhaul-relay.opt-level=1' --config 'profile.dev.package.longhaul-gateway.opt-level=1' --package longhaul-xtask --features relay,gateway -- fuzz all --minutes $(MINUTES) --cores $(CORES)
 	LONGHAUL_SOAK_SEEDS=$(SEEDS) cargo test --locked --release --package longhaul-trunk --test trunk soak -- --ignored --nocapture
 
 # Every field scenario on real kernels and in virtual time. A failed assertion stands in the page.

@@ -66,7 +66,7 @@ class Client:
             return response.read()
 
     def checks(self):
-        names = ["put", "get", "range", "multipart", "presigned", "checksum"]
+        names = ["put", "get", "range", "multipart", "presigned", "form", "checksum"]
         return {name: getattr(self, name, None) for name in names}
 
 
@@ -117,6 +117,29 @@ class Boto3(Client):
         urllib.request.urlopen(request, context=context, timeout=60).read()
         url = client.generate_presigned_url("get_object", parameters, 300)
         same(self.fetch(url), self.small, "presigned")
+
+    def form(self):
+        client = self.client()
+        wishes = {"success_action_status": "201", "x-amz-meta-origin": "form"}
+        conditions = [{name: value} for name, value in wishes.items()] + [["content-length-range", 1, len(self.large)]]
+        form = client.generate_presigned_post(self.bucket, "boto3/form", wishes, conditions, 300)
+        status, answer = self.post(form, "form", self.large)
+        assert status == 201 and b"<Key>boto3/form</Key>" in answer, f"{status}: {answer!r}"
+        got = client.get_object(Bucket=self.bucket, Key="boto3/form")
+        assert got["Metadata"] == {"origin": "form"}, got["Metadata"]
+        same(got["Body"].read(), self.large, "form")
+        status, answer = self.post(form, "form", self.large + b"more")
+        assert status == 400 and b"EntityTooLarge" in answer, f"{status}: {answer!r}"
+
+    def post(self, form, name, file):
+        """Posts a file as a browser does; status and body of the answer."""
+        words = ["curl", "--silent", "--show-error", "--write-out", "\n%{http_code}"]
+        words += ["--cacert", self.ca] if self.secure else []
+        for field, value in form["fields"].items():
+            words += ["--form-string", f"{field}={value}"]
+        words += ["--form", f"file=@{self.file('posted', file)};filename={name}", form["url"]]
+        body, _, status = self.run(*words).rpartition(b"\n")
+        return int(status), body
 
     def checksum(self):
         client = self.client()

@@ -46,7 +46,7 @@ def wait_for(port, process):
 
 def expected(path):
     """Reasons by test, and tests that are not compared: a line that begins with `#` is the reason of the lines below it, and
-    `~` stands before a test that passes or fails directly, too, as it happens."""
+    `~` stands before a test that passes or fails as it happens."""
     reasons, chance, reason = {}, set(), None
     for number, line in enumerate(path.read_text().splitlines(), 1):
         line = line.strip()

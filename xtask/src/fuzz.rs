@@ -31,7 +31,7 @@ struct Target {
 }
 
 /// Every fuzz body of the house. A new one needs a line here and a test that replays its corpus. Those of the relay are
-/// there with `cargo run --package longhaul-xtask --features relay -- fuzz relay`.
+/// there with `cargo run --package longhaul-xtask --features relay -- fuzz relay`, those of the gateway likewise.
 const TARGETS: &[Target] = &[
     Target {
         name: "capture",
@@ -56,6 +56,13 @@ const TARGETS: &[Target] = &[
         body: pipeline::packets,
         corpus: "core/explain/corpus",
         longest: 4_000,
+    },
+    #[cfg(feature = "gateway")]
+    Target {
+        name: "gateway-policy",
+        body: gateway::fuzz::fuzz_policy,
+        corpus: "host/gateway/corpus/policy",
+        longest: 600,
     },
     #[cfg(feature = "relay")]
     Target {

@@ -157,8 +157,8 @@ fn every_scenario_of_the_house_is_sound() {
     assert!(count >= 3, "the field scenarios are gone: {count}");
 }
 
-#[test]
-fn a_relay_configuration_with_a_typo_shows_line_and_caret() {
+/// `relay check` of a configuration from standard input.
+fn relay_check(config: &str) -> common::Finished {
     let mut child = longhaul()
         .args(["relay", "check", "--config", "-"])
         .stdin(Stdio::piped())
@@ -166,14 +166,16 @@ fn a_relay_configuration_with_a_typo_shows_line_and_caret() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(config.as_bytes()).unwrap();
+    drop(stdin);
+    common::Finished::from(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_relay_configuration_with_a_typo_shows_line_and_caret() {
     let config = "[[http]]\nlisten = \"127.0.0.1:0\"\ntraget = \"store.example:80\"\n";
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(config.as_bytes())
-        .unwrap();
-    let checked = common::Finished::from(child.wait_with_output().unwrap());
+    let checked = relay_check(config);
     assert_eq!(checked.code, Some(2));
     assert!(
         checked
@@ -182,6 +184,24 @@ fn a_relay_configuration_with_a_typo_shows_line_and_caret() {
             && checked.stderr.contains("^^^^^^ did you mean `target`?"),
         "{checked:#?}"
     );
+}
+
+#[test]
+fn a_relay_configuration_that_is_not_all_toml_shows_everything_at_once() {
+    let config = "[[http]]\nlisten = 127.0.0.1:0\ntraget = \"store.example:80\"\nallow = [\"::/0\"\n\n\
+        [http.limits\nhead = \"32 KiB\"\n";
+    let checked = relay_check(config);
+    assert_eq!(checked.code, Some(2));
+    for part in [
+        "error: 4 things are wrong with `-`\n",
+        "\n\n-:2:15: invalid float",
+        "\n    2 | listen = 127.0.0.1:0\n      |               ^^^^^^ a text stands between quotation marks\n",
+        "\n\n-:3:1: there is no key `traget` here\n",
+        "\n\n-:4:9: this list is not closed\n    4 | allow = [\"::/0\"\n      |         ^\n",
+        "\n\n-:6:13: unclosed table, expected `]`\n",
+    ] {
+        assert!(checked.stderr.contains(part), "{part}: {checked:#?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a client asks for.
 
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, Uri};
 use percent_encoding::percent_decode_str;
 use s3s::S3ErrorCode;
@@ -113,17 +114,7 @@ impl Asked {
         headers: HeaderMap,
         domains: &[String],
     ) -> Result<Self, Failed> {
-        let path = percent_decode_str(uri.path())
-            .decode_utf8()
-            .map_err(|_| Failed::new(S3ErrorCode::InvalidURI, "the path is not UTF-8"))?;
-        let path = path.strip_prefix('/').unwrap_or(&path);
-        let (bucket, key) = match bucket_of_host(&headers, domains) {
-            Some(bucket) => (bucket, path.to_owned()),
-            None => match path.split_once('/') {
-                Some((bucket, key)) => (bucket.to_owned(), key.to_owned()),
-                None => (path.to_owned(), String::new()),
-            },
-        };
+        let (bucket, key) = named(uri, &headers, domains)?;
         let query: Vec<(String, String)> =
             form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
                 .into_owned()
@@ -246,6 +237,36 @@ enum Place {
     Object,
 }
 
+/// Bucket and key, either of which may be empty.
+fn named(uri: &Uri, headers: &HeaderMap, domains: &[String]) -> Result<(String, String), Failed> {
+    let path = percent_decode_str(uri.path())
+        .decode_utf8()
+        .map_err(|_| Failed::new(S3ErrorCode::InvalidURI, "the path is not UTF-8"))?;
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    Ok(match bucket_of_host(headers, domains) {
+        Some(bucket) => (bucket, path.to_owned()),
+        None => match path.split_once('/') {
+            Some((bucket, key)) => (bucket.to_owned(), key.to_owned()),
+            None => (path.to_owned(), String::new()),
+        },
+    })
+}
+
+/// The bucket that a browser's form is posted to, if this is one: it asks for nothing else, and whoever signed it did so in
+/// its fields.
+pub(crate) fn posted_to(
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+    domains: &[String],
+) -> Option<String> {
+    if method != Method::POST || uri.query().is_some() || headers.contains_key(AUTHORIZATION) {
+        return None;
+    }
+    let (bucket, key) = named(uri, headers, domains).ok()?;
+    (!bucket.is_empty() && key.is_empty()).then_some(bucket)
+}
+
 /// The bucket that `Host` begins with.
 pub(crate) fn bucket_of_host(headers: &HeaderMap, domains: &[String]) -> Option<String> {
     let host = headers.get(http::header::HOST)?.to_str().ok()?;
@@ -298,6 +319,37 @@ mod tests {
         );
         let bare = asked("GET", "/a/b", &[("host", "s3.example")]).unwrap();
         assert_eq!((bare.bucket.as_str(), bare.key.as_str()), ("a", "b"));
+    }
+
+    #[test]
+    fn a_form_is_posted_to_a_bucket_and_asks_for_nothing_else() {
+        let to = |method: &str, uri: &str, host: &str, signed: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert("host", host.parse().unwrap());
+            if signed {
+                headers.insert(AUTHORIZATION, "AWS4-HMAC-SHA256".parse().unwrap());
+            }
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let domains = ["s3.example".to_owned()];
+            posted_to(&method, &uri.parse().unwrap(), &headers, &domains)
+        };
+        for (uri, host) in [
+            ("/photos", "gateway:9000"),
+            ("/photos/", "s3.example"),
+            ("/", "photos.s3.example"),
+        ] {
+            assert_eq!(to("POST", uri, host, false).unwrap(), "photos");
+        }
+        for (method, uri, host, signed) in [
+            ("PUT", "/photos", "gateway", false),
+            ("POST", "/photos?delete", "gateway", false),
+            ("POST", "/photos/k", "gateway", false),
+            ("POST", "/k", "photos.s3.example", false),
+            ("POST", "/", "gateway", false),
+            ("POST", "/photos", "gateway", true),
+        ] {
+            assert_eq!(to(method, uri, host, signed), None, "{method} {uri}");
+        }
     }
 
     #[test]

@@ -200,9 +200,9 @@ impl Claims {
             .filter(|name| is_sum(name));
         // Passed over, a wrong one would be stored.
         let mut named = named.chain(announced.iter().map(String::as_str));
-        if let Some(unknown) = named.find(|name| Algorithm::of_header(name).is_none()) {
-            let text = format!("{unknown} is none of the checksums that this gateway can check");
-            return Err(S3Error::with_message(S3ErrorCode::NotImplemented, text));
+        if named.any(|name| Algorithm::of_header(name).is_none()) {
+            let text = "The algorithm type you specified in x-amz-checksum- header is invalid.";
+            return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, text));
         }
         for algorithm in ALL {
             if let Some(expected) = text(algorithm.header()) {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use envelope::KeyRing;
+use units::Rate;
 
 pub use options::{
     BucketOptions, ClientOptions, ConfigError, CredentialOptions, FormOptions, GatewayOptions,
@@ -43,6 +44,8 @@ pub struct Config {
     pub journal: Option<PathBuf>,
     /// Bounds.
     pub limits: Limits,
+    /// What the way to the origin is said to carry, until that is seen.
+    pub path_rate: Option<Rate>,
 }
 
 /// Where the origin is.

@@ -1,9 +1,13 @@
 //! Why a request fails, in S3's words.
 
 use std::error::Error;
+use std::fmt::Write as _;
 
 use http::StatusCode;
-use s3s::{S3Error, S3ErrorCode};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use s3s::{Body, HttpResponse, S3Error, S3ErrorCode};
+
+use crate::xml;
 
 /// A failure that a client is told about. Travels through bodies as well: what was wrong with the bytes of a
 /// client is found while they are on their way to the origin.
@@ -13,6 +17,8 @@ pub(crate) struct Failed {
     code: S3ErrorCode,
     message: String,
     status: Option<StatusCode>,
+    /// Elements that say more, where the answer is written here.
+    more: Vec<(&'static str, String)>,
 }
 
 // === impl Failed ===
@@ -23,7 +29,19 @@ impl Failed {
             code,
             message: message.into(),
             status: None,
+            more: Vec::new(),
         }
+    }
+
+    pub(crate) fn denied(message: impl Into<String>) -> Self {
+        Self::new(S3ErrorCode::AccessDenied, message)
+    }
+
+    /// A header or field that says what it may not.
+    pub(crate) fn argument(name: &str, message: impl Into<String>, value: &str) -> Self {
+        Self::new(S3ErrorCode::InvalidArgument, message)
+            .with("ArgumentName", name)
+            .with("ArgumentValue", value)
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
@@ -37,15 +55,18 @@ impl Failed {
 
     /// What the origin keeps is not what this gateway wrote.
     pub(crate) fn tampered(message: impl Into<String>) -> Self {
-        Self {
-            code: S3ErrorCode::Custom("ObjectNotAuthentic".into()),
-            message: message.into(),
-            status: Some(StatusCode::BAD_GATEWAY),
-        }
+        let code = S3ErrorCode::Custom("ObjectNotAuthentic".into());
+        Self::new(code, message).with_status(StatusCode::BAD_GATEWAY)
     }
 
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = Some(status);
+        self
+    }
+
+    /// Says more, in an element of its own.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.more.push((name, value.into()));
         self
     }
 
@@ -70,6 +91,35 @@ impl Failed {
         }
         None
     }
+
+    /// S3's name of it.
+    pub(crate) fn code(&self) -> &str {
+        self.code.as_str()
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        let status = self.status.or_else(|| self.code.status_code());
+        status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// As S3 says it.
+    pub(crate) fn response(&self) -> HttpResponse {
+        let mut more = String::new();
+        for (name, value) in &self.more {
+            // Writing to a String cannot fail.
+            let _ = write!(more, "<{name}>{}</{name}>", xml::escaped(value));
+        }
+        let text = format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{}</Code><Message>{}</Message>{more}</Error>",
+            xml::escaped(self.code()),
+            xml::escaped(&self.message)
+        );
+        let mut response = HttpResponse::new(Body::from(text));
+        *response.status_mut() = self.status();
+        let kind = HeaderValue::from_static("application/xml");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        response
+    }
 }
 
 impl From<Failed> for S3Error {
@@ -88,6 +138,7 @@ impl From<S3Error> for Failed {
             code: error.code().clone(),
             message: error.message().unwrap_or_default().to_owned(),
             status: error.status_code(),
+            more: Vec::new(),
         }
     }
 }

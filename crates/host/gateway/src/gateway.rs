@@ -222,6 +222,16 @@ impl Gateway {
     }
 }
 
+/// What an object says of itself, beside headers of S3's own.
+pub(crate) const DESCRIBING: [&str; 6] = [
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "expires",
+];
+
 /// Headers that mean the same to the origin as to us.
 pub(crate) fn passed_on(headers: &HeaderMap) -> HeaderMap {
     const PLAIN: [&str; 14] = [

@@ -9,6 +9,7 @@
 //!
 //! - Requests are verified by `s3s`: signatures, presigned URLs, `aws-chunked` bodies and their trailers. What is
 //!   asked is then passed on as it stands, signed anew; answers come back as the origin gave them.
+//! - What browsers post as forms goes from the server to `form`, which holds it against the policy that a client has signed.
 //! - Bytes leave for the origin while they arrive from the client, and the last piece leaves when everything that
 //!   the client said about its bytes has proved true.
 //! - Large objects are cut: uploads into the parts of a multipart upload, downloads into ranges of one version. How
@@ -27,6 +28,8 @@ mod event;
 mod failed;
 mod form;
 mod front;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod gateway;
 mod journal;
 mod keys;

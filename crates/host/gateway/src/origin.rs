@@ -4,11 +4,11 @@
 //! where one is used; the requests name, and are signed for, the origin itself.
 
 mod checked;
+mod line;
 pub(crate) mod signature;
 
 use std::future::Future;
 use std::io;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -32,10 +32,15 @@ use crate::checksum::Algorithm;
 use crate::config::{Config, Credentials};
 pub(crate) use crate::failed::Failed;
 use crate::path::PathMeter;
+pub(crate) use line::Line;
+use line::Spare;
 use signature::{EMPTY_PAYLOAD, Signing, UNSIGNED_PAYLOAD, UNSIGNED_TRAILER};
 
 /// Bytes on their way.
 pub(crate) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, Failed>> + Send>>;
+
+/// How long a connection may rest: a relay's pool closes after 55 s, origins after 60 to 75: stay below either.
+const IDLE_LIMIT: Duration = Duration::from_secs(45);
 
 /// Longest answer that is read into memory: a listing of 1000 keys of 1024 bytes, each escaped, fits.
 const ANSWER_LIMIT: usize = 16 << 20;
@@ -45,24 +50,6 @@ const ANSWER_LIMIT: usize = 16 << 20;
 pub(crate) struct Origin {
     client: Client<Via, Sent>,
     shared: Arc<Shared>,
-}
-
-/// One connection for one request after the other: who reads ranges wants the next one by the connection whose window
-/// the last one has opened.
-pub(crate) struct Line {
-    /// Of a client that is nobody else's.
-    origin: Origin,
-    /// How long a range should be next, if that has been seen of late.
-    pub(crate) brings: Option<u64>,
-    /// Whether its connection ends with it: an answer was not read to its end.
-    pub(crate) broken: bool,
-}
-
-/// A line that nobody has now.
-struct Spare {
-    client: Client<Via, Sent>,
-    brings: Option<u64>,
-    since: Instant,
 }
 
 struct Shared {
@@ -111,6 +98,10 @@ pub(crate) enum OriginError {
     Make(#[source] http::Error),
     #[error("the origin cannot be reached")]
     Send(#[source] legacy::Error),
+    #[error("the origin cannot be reached")]
+    Connect(#[source] io::Error),
+    #[error("the origin ended a connection before its answer")]
+    Exchange(#[source] hyper::Error),
     #[error("the origin's answer cannot be read")]
     Read(#[source] hyper::Error),
     #[error("the origin's answer is longer than {ANSWER_LIMIT} bytes")]
@@ -156,49 +147,14 @@ impl Origin {
                 credentials: config.credentials.clone(),
                 region: config.region.clone(),
                 stall: config.limits.stall,
-                path: PathMeter::default(),
+                path: PathMeter::new(config.path_rate),
             }),
         }
-    }
-
-    /// A connection of one's own, made when it is first used, unless there is one that somebody has left.
-    pub(crate) fn line(&self) -> Line {
-        let spare = self.shared.lines().pop().unwrap_or_else(|| Spare {
-            client: client(&self.shared.via),
-            brings: None,
-            since: Instant::now(),
-        });
-        Line {
-            origin: Self {
-                client: spare.client,
-                shared: Arc::clone(&self.shared),
-            },
-            brings: spare
-                .brings
-                .filter(|_| !self.has_cooled(spare.since.elapsed())),
-            broken: false,
-        }
-    }
-
-    /// What the next [`Origin::line`] would bring.
-    pub(crate) fn next_line_brings(&self) -> Option<u64> {
-        let lines = self.shared.lines();
-        let spare = lines.last()?;
-        spare
-            .brings
-            .filter(|_| !self.has_cooled(spare.since.elapsed()))
     }
 
     /// What was learned about the way to the origin.
     pub(crate) fn path(&self) -> &PathMeter {
         &self.shared.path
-    }
-
-    /// Whether a connection that has rested so long begins anew: Linux halves its window for each retransmission timeout
-    /// (`tcp_cwnd_restart`), which is about two round trips over a long path and never below 200 ms.
-    fn has_cooled(&self, rest: Duration) -> bool {
-        let rtt = self.path().rtt().unwrap_or_default();
-        rest >= (2 * rtt).max(Duration::from_millis(200))
     }
 
     /// Sends a request; the answer's head, and its body as it comes.
@@ -217,10 +173,17 @@ impl Origin {
             answer.map_err(|_| OriginError::Stalled(stall))?
         };
         let response = response.map_err(OriginError::Send)?;
-        if bodiless && response.status() != StatusCode::SERVICE_UNAVAILABLE {
-            self.shared.path.answered(began.elapsed());
+        if bodiless {
+            self.answered(&response, began.elapsed());
         }
         Ok(response)
+    }
+
+    /// A request without a body was answered `after` so long.
+    fn answered(&self, response: &Response<Incoming>, after: Duration) {
+        if response.status() != StatusCode::SERVICE_UNAVAILABLE {
+            self.shared.path.answered(after);
+        }
     }
 
     /// Sends a request and reads its whole answer, which is short.
@@ -353,8 +316,7 @@ impl Origin {
 fn client(via: &Via) -> Client<Via, Sent> {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
-        // A relay's pool closes after 55 s, origins after 60 to 75: stay below either.
-        .pool_idle_timeout(Duration::from_secs(45))
+        .pool_idle_timeout(IDLE_LIMIT)
         .retry_canceled_requests(true)
         .build(via.clone())
 }
@@ -364,29 +326,6 @@ fn client(via: &Via) -> Client<Via, Sent> {
 impl Shared {
     fn lines(&self) -> MutexGuard<'_, Vec<Spare>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-// === impl Line ===
-
-impl Deref for Line {
-    type Target = Origin;
-
-    fn deref(&self) -> &Origin {
-        &self.origin
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        let mut lines = self.shared.lines();
-        if !self.broken && lines.len() < self.shared.most_lines {
-            lines.push(Spare {
-                client: self.origin.client.clone(),
-                brings: self.brings,
-                since: Instant::now(),
-            });
-        }
     }
 }
 
@@ -402,6 +341,8 @@ impl From<OriginError> for Failed {
                 Self::new(S3ErrorCode::InvalidRequest, error.to_string())
             }
             OriginError::Send(_)
+            | OriginError::Connect(_)
+            | OriginError::Exchange(_)
             | OriginError::Read(_)
             | OriginError::TooLong
             | OriginError::Stalled(_) => Self::unreachable(error.to_string()),
@@ -486,13 +427,19 @@ impl tower_service::Service<Uri> for Via {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let address = Arc::clone(&self.address);
-        Box::pin(async move {
-            let stream = TcpStream::connect(&*address).await?;
-            // Heads and last pieces leave at once.
-            stream.set_nodelay(true)?;
-            Ok(Hop(TokioIo::new(stream)))
-        })
+        let via = self.clone();
+        Box::pin(async move { Ok(Hop(TokioIo::new(via.connect().await?))) })
+    }
+}
+
+// === impl Via ===
+
+impl Via {
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(&*self.address).await?;
+        // Heads and last pieces leave at once.
+        stream.set_nodelay(true)?;
+        Ok(stream)
     }
 }
 

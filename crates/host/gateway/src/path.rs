@@ -10,13 +10,15 @@ use units::Rate;
 /// S3's smallest part, the last one excepted.
 pub(crate) const SMALLEST_PART: u64 = 5 << 20;
 /// Below this a range's request costs more than its bytes.
-pub(crate) const SMALLEST_RANGE: u64 = 256 << 10;
-/// Over a long path about so much is asked of a connection that has yet to show what it brings.
+pub(crate) const SMALLEST_RANGE: u64 = 128 << 10;
+/// Over a long path no more is asked for before an object's length is known.
 pub(crate) const FIRST_RANGE: u64 = 1 << 20;
 /// From here on a path is long: over less, what a request costs is not the round trip.
 pub(crate) const LONG: Duration = Duration::from_millis(20);
-/// Ranges are about so long where many are needed.
-const USUAL_RANGE: u64 = 768 << 10;
+/// Over a long path so many bytes in flight are worth a connection of their own. One that has rested begins with ten packets, and
+/// each more shortens the time until all of them together fill the path; each needs a smaller window for it, too, before the
+/// store's kernel ends its slow start because others have filled a queue (HyStart).
+const PER_READER: u64 = 128 << 10;
 /// Parts begin at this size where few are needed: below, the cost per request shows even on a LAN.
 const USUAL_PART: u64 = 8 << 20;
 /// Over a short path no more than this is asked for and not delivered.
@@ -32,11 +34,17 @@ const FLIGHT: u64 = 3 << 20;
 /// What a path is taken for until it has shown its rate.
 const UNKNOWN: Rate = Rate::mbit_per_s(1000);
 
+/// No more ranges at once over a path whose rate nobody knows: so many connections with ten packets each do not overflow one of
+/// 20 Mbit/s and 200 ms, and what is lost in the beginning keeps windows small for long.
+const UNKNOWN_READERS: u64 = 48;
+
 /// Answers of which the fastest tells the round-trip time.
 const ANSWERS: usize = 64;
 /// The last windows tell the rate.
 const WINDOWS: usize = 64;
 const WINDOW: Duration = Duration::from_millis(250);
+/// So many together: a single one holds what came in a burst.
+const TOGETHER: usize = 4;
 /// Fewer windows are a transfer that is still beginning.
 const BELIEVED: usize = 8;
 
@@ -46,6 +54,8 @@ const BELIEVED: usize = 8;
 /// a long path moves at a few per cent of what the path carries.
 #[derive(Debug, Default)]
 pub(crate) struct PathMeter {
+    /// What the path is said to carry.
+    said: Option<Rate>,
     seen: Mutex<Seen>,
 }
 
@@ -66,6 +76,15 @@ struct Window {
     waited: bool,
 }
 
+/// What a connection has in flight, and so brings in a round trip, by what it brought of late.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Flight {
+    /// Bytes, surely.
+    pub(crate) sure: u64,
+    /// Whether it may be twice that by now.
+    pub(crate) grows: bool,
+}
+
 /// How an object is cut, and how much of it is under way at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Plan {
@@ -75,7 +94,7 @@ pub(crate) struct Plan {
     pub(crate) spread: u64,
     /// Bytes of the range that is asked for before the object's length is known: smaller objects take one request.
     pub(crate) first: u64,
-    /// Bytes of a range at least, while there are so many: together they still fill the path.
+    /// Bytes that each of so many ranges has in flight when together they just fill the path; none is shorter, near the end.
     pub(crate) least: u64,
     /// Parts at the same time.
     pub(crate) parallel: usize,
@@ -86,6 +105,14 @@ pub(crate) struct Plan {
 // === impl PathMeter ===
 
 impl PathMeter {
+    /// Of a path that is said to carry so much.
+    pub(crate) fn new(said: Option<Rate>) -> Self {
+        Self {
+            said,
+            seen: Mutex::default(),
+        }
+    }
+
     /// A request without a body was answered.
     pub(crate) fn answered(&self, after: Duration) {
         let mut seen = self.seen();
@@ -135,17 +162,22 @@ impl PathMeter {
         self.seen().answers.iter().min().copied()
     }
 
-    /// The rate that a quarter of the windows of late reached, once it is known: single ones hold what came together after a
-    /// stall, or show the beginning of a transfer.
+    /// The rate that a quarter of the seconds of late reached, once it is known: single windows hold what came together after a
+    /// stall, or show the beginning of a transfer. Until then what the path is said to carry.
     pub(crate) fn rate(&self) -> Option<Rate> {
         let seen = self.seen();
         if seen.windows.len() < BELIEVED {
-            return None;
+            return self.said;
         }
-        let mut windows: Vec<u64> = seen.windows.iter().copied().collect();
-        windows.sort_unstable();
-        let reached = windows.get(windows.len() * 3 / 4).copied()?;
-        let per_second = u128::from(reached) * 8 * 1000 / WINDOW.as_millis();
+        let windows: Vec<u64> = seen.windows.iter().copied().collect();
+        let mut seconds: Vec<u64> = windows
+            .rchunks_exact(TOGETHER)
+            .map(|windows| windows.iter().sum())
+            .collect();
+        seconds.sort_unstable();
+        let reached = seconds.get(seconds.len() * 3 / 4).copied()?;
+        let time = WINDOW.as_millis() * TOGETHER as u128;
+        let per_second = u128::from(reached) * 8 * 1000 / time;
         Some(Rate::bit_per_s(u64::try_from(per_second).ok()?))
     }
 
@@ -184,19 +216,20 @@ impl Plan {
         Self::of(held, lanes(held, memory), least, memory, most)
     }
 
-    /// Many short ones. A store's connection that has rested begins with ten packets, so each more shortens the beginning; and
-    /// what others bring meanwhile waits for the slowest. Together they are a little longer than what the path holds: what is
-    /// asked for beyond that waits in its queue, and is lost where the queue is shorter. Windows that are not filled stop growing.
+    /// Many short ones: what others bring meanwhile waits for the slowest. Together they are a little longer than what the path
+    /// holds: what is asked for beyond that waits in its queue, and is lost where the queue is shorter. Windows that are not filled
+    /// stop growing.
     fn ranges(rtt: Option<Duration>, rate: Option<Rate>, memory: u64, most: usize) -> Self {
         let memory = worth(rtt, memory);
         let held = held(rtt, rate);
-        let lanes = held.map_or(memory / USUAL_PART, |held| 3 * held / USUAL_RANGE + 2);
+        let lanes = held.map_or(memory / USUAL_PART, |held| held / PER_READER + 2);
+        let lanes = lanes.min(rate.map_or(UNKNOWN_READERS, |_| u64::MAX));
         let plan = Self::of(held, lanes, SMALLEST_RANGE, memory, most);
         // Over a short path a request costs more than what waits.
         let Some(held) = held.filter(|_| rtt >= Some(LONG)) else {
             return plan;
         };
-        let together = (held / 10 * 13).min(memory / 5 * 4);
+        let together = (held / 10 * 14).min(memory / 5 * 4);
         let all = plan.parallel as u64;
         let part = (together / all).clamp(SMALLEST_RANGE, plan.part);
         Self {
@@ -207,9 +240,14 @@ impl Plan {
         }
     }
 
-    /// Whether a connection that `brings` so much, as far as it is known, brings much less than its share of what fills the path.
-    pub(crate) fn is_little(&self, brings: Option<u64>) -> bool {
-        brings.is_none_or(|brings| brings < self.least / 2)
+    /// Whether a connection of this flight, as far as it is known, brings much less than its share of what fills the path.
+    pub(crate) fn is_little(&self, flight: Option<Flight>) -> bool {
+        flight.is_none_or(|flight| flight.sure < self.least / 2)
+    }
+
+    /// Round trips in which the path carries so many bytes.
+    pub(crate) fn round_trips(&self, bytes: u64) -> u64 {
+        bytes / (self.least * self.parallel as u64)
     }
 
     /// Bytes of the part of this number: the parts under way must not all come to their end, and wait for their answers, at the
@@ -289,10 +327,10 @@ mod tests {
         assert!(far.part >= SMALLEST_PART);
         let back = Plan::ranges(rtt, rate, MEMORY, 32);
         assert_eq!(back.parallel, 32);
-        // 25 MB and three tenths of that are under way, or four fifths of the memory: the rest is for what waits for the slowest.
-        assert_eq!(back.part, 32_500_000 / 32);
+        // 25 MB and four tenths of that are under way, or four fifths of the memory: the rest is for what waits for the slowest.
+        assert_eq!(back.part, 35_000_000 / 32);
         let back = Plan::ranges(rtt, rate, MEMORY, 64);
-        assert_eq!((back.part, back.parallel), (32_500_000 / 64, 64));
+        assert_eq!((back.part, back.parallel), (35_000_000 / 64, 64));
         assert_eq!((back.first, back.least), (FIRST_RANGE, 25_000_000 / 64));
         let back = Plan::ranges(rtt, rate, MEMORY / 4, 64);
         assert_eq!((back.part, back.parallel), (MEMORY / 4 / 5 * 4 / 64, 64));
@@ -300,6 +338,9 @@ mod tests {
         let (rtt, rate) = known(1, 1000);
         let near = Plan::ranges(rtt, rate, MEMORY, 64);
         assert_eq!((near.part, near.first), (USUAL_PART, USUAL_PART));
+        let (rtt, _) = known(200, 1000);
+        assert_eq!(Plan::ranges(rtt, None, 4 * MEMORY, 192).parallel, 48);
+        assert_eq!(Plan::ranges(rtt, rate, 4 * MEMORY, 192).parallel, 192);
         let unknown = Plan::ranges(None, None, MEMORY, 64);
         assert_eq!((unknown.part, unknown.first), (USUAL_PART, USUAL_PART));
     }
@@ -326,7 +367,8 @@ mod tests {
 
     #[test]
     fn only_what_the_path_held_up_tells_its_rate() {
-        let meter = PathMeter::default();
+        let said = Some(Rate::mbit_per_s(1));
+        let meter = PathMeter::new(said);
         let began = Instant::now();
         for number in 0..20 {
             let mut seen = meter.seen();
@@ -337,11 +379,11 @@ mod tests {
                 waited: number >= 12,
             });
             drop(seen);
-            assert_eq!(meter.rate(), None);
+            assert_eq!(meter.rate(), said);
             meter.moved(1);
         }
-        // Of 1,000,012 to 1,000,019 bytes in a quarter of a second: two of eight reached 1,000,018.
-        assert_eq!(meter.rate(), Some(Rate::bit_per_s(32_000_576)));
+        // 1,000,012 to 1,000,019 bytes in a quarter of a second each, and one second of the two has the last four of them.
+        assert_eq!(meter.rate(), Some(Rate::bit_per_s(32_000_560)));
     }
 
     proptest! {

@@ -23,9 +23,10 @@ use s3s::service::S3Service;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
+use crate::asked::posted_to;
 use crate::config::Config;
 use crate::event::Event;
-use crate::form;
+use crate::form::{Posted, browser, report};
 use crate::front::{self, Events, Peer, scope};
 use crate::gateway::Gateway;
 use crate::journal::{Journal, Left};
@@ -235,17 +236,14 @@ impl Door {
         if let Some(rule) = form
             && request.uri().query().is_none()
         {
-            let (key, response) = form::respond(&self.gateway, rule, request).await;
-            (self.events)(Event::Answered {
-                peer: self.peer,
-                operation: "PostForm",
-                bucket: rule.bucket.clone(),
-                key,
-                status: response.status().as_u16(),
-                seconds: began.elapsed().as_secs_f64(),
-                parts: 1,
-            });
-            return Ok(response);
+            let posted = report::respond(&self.gateway, rule, request).await;
+            return Ok(self.posted("PostForm", rule.bucket.clone(), began, posted));
+        }
+        let domains = &self.gateway.config().domains;
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        if let Some(bucket) = posted_to(method, uri, headers, domains) {
+            let posted = browser::respond(&self.gateway, &bucket, request).await;
+            return Ok(self.posted("PostObject", bucket, began, posted));
         }
         if let Err(refused) = scope::check(request.uri(), request.headers()) {
             return Ok(refused.response());
@@ -262,6 +260,26 @@ impl Door {
         };
         request.extensions_mut().insert(Peer(self.peer));
         self.service.call(request).await.map(explained)
+    }
+
+    /// Tells of a form, and answers it.
+    fn posted(
+        &self,
+        operation: &'static str,
+        bucket: String,
+        began: Instant,
+        posted: Posted,
+    ) -> s3s::HttpResponse {
+        (self.events)(Event::Answered {
+            peer: self.peer,
+            operation,
+            bucket,
+            key: posted.key,
+            status: posted.response.status().as_u16(),
+            seconds: began.elapsed().as_secs_f64(),
+            parts: posted.parts,
+        });
+        posted.response
     }
 }
 

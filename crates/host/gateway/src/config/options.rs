@@ -221,6 +221,7 @@ impl GatewayOptions {
                 checksums: self.checksums.unwrap_or(true),
                 journal: self.journal.clone(),
                 limits,
+                path_rate: None,
             }),
             _ => Err(ConfigError { problems }),
         }
@@ -445,7 +446,7 @@ impl LimitOptions {
             // less is taken.
             request_memory: self.request_memory.unwrap_or(Bytes::mib(256)).get(),
             // A disk of 100 operations per second suffers from more; a fast store gains nothing from them.
-            parallel: self.parallel.unwrap_or(96),
+            parallel: self.parallel.unwrap_or(192),
             connections: self.connections.unwrap_or(1024),
             stall: self.stall.map_or(Duration::from_mins(1), Span::get),
         };

@@ -28,7 +28,7 @@ use crate::failed::Failed;
 use crate::gateway::Gateway;
 use crate::known::Version;
 use crate::origin::{Line, Pieces};
-use crate::path::{FIRST_RANGE, LONG, Plan, SMALLEST_RANGE};
+use crate::path::{FIRST_RANGE, Flight, LONG, Plan, SMALLEST_RANGE};
 use crate::upload::parts::Leave;
 use progress::{BESIDE_OTHERS, BY_A_BEGINNER, OTHERS_REST, Progress, slowest, usual};
 
@@ -36,8 +36,11 @@ use progress::{BESIDE_OTHERS, BY_A_BEGINNER, OTHERS_REST, Progress, slowest, usu
 const AT_ONCE: Duration = Duration::from_millis(1);
 /// Of so many ranges most tell what is usual.
 const RATES: usize = 32;
-/// So many times what fills the path are delivered in the time that a connection takes for a range from ten packets on.
-const WINDOWS_BEFORE_THE_END: u64 = 4;
+/// A range is at most as long as what its connection brings in so many round trips: one that is slow must not have much for
+/// which others could wait.
+const MOST_WINDOWS: u64 = 3;
+/// So many round trips a connection takes for a range from ten packets on.
+const ROUND_TRIPS_BEFORE_THE_END: u64 = 4;
 /// Where no answer has told the round-trip time.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 
@@ -54,7 +57,6 @@ pub(crate) struct Delivery {
 struct Shared {
     gateway: Gateway,
     reading: Reading,
-    plan: Plan,
     /// Last byte of all.
     last: u64,
     /// From a request to its answer.
@@ -65,6 +67,9 @@ struct Shared {
 }
 
 struct State {
+    plan: Plan,
+    /// Whether nobody knew the path's rate when that was made.
+    guessed: bool,
     /// Of the range that is delivered now.
     front: Arc<Mutex<Progress>>,
     /// In the order of their bytes, behind the one that is delivered now.
@@ -185,10 +190,11 @@ impl Delivery {
         let shared = Arc::new(Shared {
             gateway: gateway.clone(),
             reading,
-            plan,
             last,
             rtt: rtt.unwrap_or(UNKNOWN_RTT).max(LONG),
             state: Mutex::new(State {
+                plan,
+                guessed: gateway.origin().path().rate().is_none(),
                 front: Arc::clone(&front.progress),
                 ranges: VecDeque::new(),
                 next: end,
@@ -213,7 +219,7 @@ impl Delivery {
     pub(crate) fn parts(&self) -> u64 {
         let state = self.shared.state();
         let rest = (self.shared.last + 1).saturating_sub(state.next);
-        1 + state.ranges.len() as u64 + rest.div_ceil(self.shared.plan.part)
+        1 + state.ranges.len() as u64 + rest.div_ceil(state.plan.part)
     }
 
     pub(crate) fn into_pieces(self) -> Pieces {
@@ -280,7 +286,7 @@ impl Delivery {
         while self.shared.state().wanted(&self.shared, None).is_some() {
             let Some(leave) = self.leave() else { return };
             let line = self.shared.gateway.origin().line();
-            let Some(task) = self.shared.task(line.brings) else {
+            let Some(task) = self.shared.task(line.flight) else {
                 return;
             };
             self.begin_with(task, line, leave);
@@ -298,8 +304,8 @@ impl Delivery {
                 let Some(usual) = usual(state.rates.iter().copied()) else {
                     return;
                 };
-                let helper = self.shared.gateway.origin().next_line_brings();
-                let others_rest = if self.shared.plan.is_little(helper) {
+                let helper = self.shared.gateway.origin().next_flight();
+                let others_rest = if state.plan.is_little(helper) {
                     BY_A_BEGINNER
                 } else {
                     OTHERS_REST
@@ -334,10 +340,8 @@ impl Delivery {
 
     fn leave(&mut self) -> Option<Leave> {
         while self.readers.try_join_next().is_some() {}
-        let shared = &self.shared;
-        shared
-            .gateway
-            .leave(self.readers.len(), shared.plan.parallel)
+        let parallel = self.shared.state().plan.parallel;
+        self.shared.gateway.leave(self.readers.len(), parallel)
     }
 
     fn begin_with(&mut self, task: Task, line: Line, leave: Leave) {
@@ -364,13 +368,24 @@ impl Shared {
         self.moved.notify_one();
     }
 
-    /// The next range for a connection that should read so much, as far as it is known; `None` where there is nothing left or no room.
-    fn task(&self, length: Option<u64>) -> Option<Task> {
+    /// The next range for a connection of this flight, as far as it is known; `None` where there is nothing left or no room.
+    fn task(&self, flight: Option<Flight>) -> Option<Task> {
         let mut state = self.state();
-        if let Some(task) = state.take_over(self.plan.memory, self.rtt) {
+        // A path shows its rate only while something is under way. Once: who would follow what comes in, by asking for as much
+        // again, follows his own waves.
+        if state.guessed && self.gateway.origin().path().rate().is_some() {
+            state.plan = self.gateway.reading_plan();
+            state.guessed = false;
+        }
+        let memory = state.plan.memory;
+        if let Some(task) = state.take_over(memory, self.rtt) {
             return Some(task);
         }
-        let end = state.wanted(self, length)?;
+        // There may be too many for it.
+        if state.under_way() >= state.plan.parallel {
+            return None;
+        }
+        let end = state.wanted(self, flight)?;
         let (range, task) = Range::new(state.next, end);
         state.ranges.push_back(range);
         state.next = end;
@@ -392,34 +407,33 @@ impl Shared {
 // === impl State ===
 
 impl State {
-    /// Where a range would end that begins with the next byte.
-    fn wanted(&self, shared: &Shared, length: Option<u64>) -> Option<u64> {
-        let plan = shared.plan;
-        if self.is_for_others(shared, length) {
+    /// Where a range would end that begins with the next byte, for a connection of this flight.
+    fn wanted(&self, shared: &Shared, flight: Option<Flight>) -> Option<u64> {
+        let plan = self.plan;
+        let left = (shared.last + 1).saturating_sub(self.next);
+        if self.is_for_others(left, flight) {
             return None;
         }
-        let length = length.map_or_else(
-            || self.first_length(plan),
-            |length| length.clamp(SMALLEST_RANGE, plan.part),
+        let length = flight.map_or_else(
+            || self.first_length(),
+            |flight| next_length(flight, plan, left),
         );
         // The last ones are the shorter the less is left: who comes to the end early must not wait for who has just begun. But so
         // short that together they no longer fill the path, the end would take longer.
-        let left = (shared.last + 1).saturating_sub(self.next);
         let fair = (left / plan.parallel as u64).max(plan.least);
         let end = self.next + length.min(fair).min(left);
         let fits = end - self.delivered <= plan.memory;
         (self.next < end && fits).then_some(end)
     }
 
-    /// Whether what is left is for others than a connection that should read so much: near the end one that brings little, or has
-    /// yet to show what it brings, would keep the client waiting for some round trips when all others are done.
-    fn is_for_others(&self, shared: &Shared, length: Option<u64>) -> bool {
-        let plan = shared.plan;
-        let left = (shared.last + 1).saturating_sub(self.next);
-        let near = left < WINDOWS_BEFORE_THE_END * plan.least * plan.parallel as u64
-            && self.rates.len() == RATES;
+    /// Whether the bytes that are `left` to be asked for are for others than a connection of this flight: near the end one that
+    /// brings little, or has yet to show what it brings, would keep the client waiting for some round trips when all others are
+    /// done.
+    fn is_for_others(&self, left: u64, flight: Option<Flight>) -> bool {
+        let plan = self.plan;
+        let near = plan.round_trips(left) < ROUND_TRIPS_BEFORE_THE_END && self.rates.len() == RATES;
         // As long as many others come for more.
-        near && plan.is_little(length) && 2 * self.under_way() > plan.parallel
+        near && plan.is_little(flight) && 2 * self.under_way() > plan.parallel
     }
 
     /// Ranges of which something has yet to come.
@@ -445,12 +459,16 @@ impl State {
         Some(task)
     }
 
-    /// From [`FIRST_RANGE`] to twice that, the later the longer: those who begin together must not all rest for a round trip at the
-    /// same time, nor before their windows fill the path, and the slowest of them must not have much.
-    fn first_length(&self, plan: Plan) -> u64 {
+    /// From 1.25 to 3 times a connection's share of the path, the later the longer: slow start brings about twice a window until it
+    /// has opened it, and those who begin together must not all rest for a round trip at the same time, nor before their windows
+    /// fill the path. The slowest of them must not have much.
+    fn first_length(&self) -> u64 {
+        let plan = self.plan;
         let all = plan.parallel as u64;
-        let length = FIRST_RANGE + FIRST_RANGE * (self.begun % all) / all;
-        length.min(plan.memory / 2 / all).max(SMALLEST_RANGE)
+        let quarter = plan.part / 4;
+        let length = 5 * quarter + 7 * quarter * (self.begun % all) / all;
+        let most = (2 * FIRST_RANGE).min(plan.memory / 2 / all);
+        length.min(most).max(SMALLEST_RANGE)
     }
 
     fn remember(&mut self, rate: Option<f64>) {
@@ -488,14 +506,12 @@ impl Reader {
         let shared = Arc::clone(&self.shared);
         let rtt = shared.rtt;
         loop {
-            let outcome = task.read(self.ask(&task), rtt).await;
-            let (whole, next) = {
+            let asked = self.ask((task.first, task.end));
+            let outcome = task.read(asked, rtt).await;
+            let (whole, flight) = {
                 let progress = *locked(&task.progress);
                 shared.state().remember(progress.mean());
-                (
-                    progress.end == task.end,
-                    progress.next(rtt, shared.plan.part),
-                )
+                (progress.end == task.end, progress.flight(rtt))
             };
             let failed = outcome.is_err();
             task.end(outcome);
@@ -503,7 +519,7 @@ impl Reader {
             if failed {
                 break;
             }
-            self.line.brings = next;
+            self.line.flight = flight;
             if !whole {
                 // Its rest is on the way.
                 self.line = shared.gateway.origin().line();
@@ -511,12 +527,13 @@ impl Reader {
             // Others may have waited longer for it.
             if matches!(self.leave, Leave::Counted(_)) {
                 self.leave = Leave::Free;
-                match shared.gateway.leave(1, shared.plan.parallel) {
+                let parallel = shared.state().plan.parallel;
+                match shared.gateway.leave(1, parallel) {
                     Some(leave) => self.leave = leave,
                     None => break,
                 }
             }
-            let Some(another) = shared.task(self.line.brings) else {
+            let Some(another) = shared.task(self.line.flight) else {
                 break;
             };
             task = another;
@@ -525,14 +542,14 @@ impl Reader {
         shared.moved.notify_one();
     }
 
-    async fn ask(&self, task: &Task) -> Result<Pieces, Failed> {
+    /// Asks for the bytes from `first` to below `end`.
+    async fn ask(&mut self, (first, end): (u64, u64)) -> Result<Pieces, Failed> {
         let mut ask = self.shared.reading.ask(Method::GET);
-        ask.headers
-            .insert(RANGE, range_header(task.first, task.end - 1)?);
+        ask.headers.insert(RANGE, range_header(first, end - 1)?);
         let response = self.line.send(ask).await?;
         let same = response.status() == StatusCode::PARTIAL_CONTENT
             && content_range(response.headers())
-                .is_some_and(|range| (range.first, range.last) == (task.first, task.end - 1));
+                .is_some_and(|range| (range.first, range.last) == (first, end - 1));
         if !same {
             return Err(Failed::unreachable(
                 "the object changed, or the origin gave another range than was asked for",
@@ -589,6 +606,22 @@ impl Task {
     }
 }
 
+/// Bytes that a connection of this flight should be asked for next, of so many that are `left`. Whole windows, since what is a
+/// little longer takes one more round trip in which little moves. One that is not filled does not grow: more than half of what it
+/// should be is asked for more. Near the end nobody should be left that takes a round trip more than the others.
+fn next_length(flight: Flight, plan: Plan, left: u64) -> u64 {
+    if plan.round_trips(left) < 2 {
+        return flight.sure.clamp(1, plan.part);
+    }
+    // In slow start the next window is as much again.
+    let window = flight.sure.max(1) * if flight.grows { 2 } else { 1 };
+    let windows = match plan.part / window {
+        0 | 1 => return plan.part,
+        windows => windows.min(MOST_WINDOWS),
+    };
+    (window * windows).max(SMALLEST_RANGE).min(plan.part)
+}
+
 /// Ends a range at `cut`, and returns where it was to end; `None` where it has gone on meanwhile, even beyond the cut.
 fn cut_at(progress: &Mutex<Progress>, cut: u64) -> Option<u64> {
     let mut progress = locked(progress);
@@ -614,6 +647,100 @@ mod tests {
         let ended = tokio::time::timeout(Duration::from_mins(1), reading).await;
         ended.unwrap().unwrap();
     }
+
+    #[test]
+    fn near_the_end_who_brings_little_leaves_the_rest_to_many_others() {
+        const MIB: u64 = 1 << 20;
+        let plan = Plan {
+            part: MIB,
+            spread: 0,
+            first: MIB,
+            least: MIB,
+            parallel: 4,
+            memory: 64 * MIB,
+        };
+        let (front, _task) = Range::new(0, MIB);
+        let (ranges, _tasks): (VecDeque<_>, Vec<_>) = (1..4)
+            .map(|number| Range::new(number * MIB, (number + 1) * MIB))
+            .unzip();
+        let state = |under_way: usize, rates: usize| {
+            for (number, range) in (0..).zip(std::iter::once(&front).chain(&ranges)) {
+                let mut progress = locked(&range.progress);
+                let end = progress.end;
+                progress.at = if number < under_way { end - 1 } else { end };
+            }
+            State {
+                plan,
+                guessed: false,
+                front: Arc::clone(&front.progress),
+                ranges: VecDeque::new(),
+                next: 4 * MIB,
+                delivered: 0,
+                begun: 4,
+                rates: vec![1e6; rates].into(),
+            }
+        };
+        let with = |under_way, rates, left, flight| {
+            let mut state = state(under_way, rates);
+            state.ranges = ranges.iter().map(share).collect();
+            state.is_for_others(left, flight)
+        };
+        let near = 4 * 4 * MIB - 1;
+        let of = |sure| Some(Flight { sure, grows: false });
+        for little in [None, of(MIB / 2 - 1)] {
+            assert!(with(3, RATES, near, little));
+            // Long before the end, or at the beginning of it all, it may still grow.
+            assert!(!with(3, RATES, near + 1, little));
+            assert!(!with(3, RATES - 1, near, little));
+            // Nobody else might come.
+            assert!(!with(2, RATES, near, little));
+        }
+        assert!(!with(3, RATES, near, of(MIB / 2)));
+    }
+
+    #[test]
+    fn ranges_are_of_whole_windows_that_are_let_grow() {
+        const KIB: u64 = 1 << 10;
+        let plan = Plan {
+            part: 2048 * KIB,
+            spread: 0,
+            first: 1024 * KIB,
+            least: 1024 * KIB,
+            parallel: 10,
+            memory: 1 << 30,
+        };
+        let long_before_the_end = 30 * plan.least;
+        for (sure, grows, length) in [
+            // At least a byte is sure.
+            (0, false, SMALLEST_RANGE),
+            (100 * KIB, false, 300 * KIB),
+            (100 * KIB, true, 600 * KIB),
+            (700 * KIB, false, 1400 * KIB),
+            // Two round trips, or one more.
+            (1100 * KIB, false, plan.part),
+            (600 * KIB, true, plan.part),
+            (5000 * KIB, false, plan.part),
+        ] {
+            let flight = Flight { sure, grows };
+            assert_eq!(
+                next_length(flight, plan, long_before_the_end),
+                length,
+                "{flight:?}"
+            );
+            let near = next_length(flight, plan, 2 * 10 * plan.least - 1);
+            assert_eq!(near, sure.clamp(1, plan.part), "{flight:?}");
+        }
+    }
+
+    /// Another's view of a range.
+    fn share(range: &Range) -> Range {
+        let (_, pieces) = mpsc::unbounded_channel();
+        Range {
+            pieces,
+            progress: Arc::clone(&range.progress),
+        }
+    }
+
     #[test]
     fn who_asks_for_work_helps_where_half_of_the_memory_waits() {
         const MIB: u64 = 1 << 20;
@@ -626,6 +753,15 @@ mod tests {
             ranges.push_back(range);
         }
         let mut state = State {
+            plan: Plan {
+                part: 4 * MIB,
+                spread: 0,
+                first: MIB,
+                least: MIB,
+                parallel: 5,
+                memory: 17 * MIB,
+            },
+            guessed: false,
             front: Arc::clone(&front.progress),
             ranges,
             next: 20 * MIB,

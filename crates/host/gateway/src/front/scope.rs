@@ -4,14 +4,13 @@
 //!
 //! S3's words and codes: *Authenticating Requests (AWS Signature Version 4)* and *Error responses* of the S3 API reference.
 
-use std::fmt::Write as _;
-
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, StatusCode, Uri};
+use http::{HeaderMap, Uri};
+use s3s::S3ErrorCode;
 
-use crate::xml;
+use crate::failed::Failed;
 
-const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Fields of a presigned URL, without the token that only temporary credentials have.
 const REQUIRED: [&str; 6] = [
     "X-Amz-Algorithm",
@@ -23,31 +22,24 @@ const REQUIRED: [&str; 6] = [
 ];
 const WEEK_S: i64 = 604_800;
 
-/// Why a request is refused before its signature is looked at.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Refused {
-    code: &'static str,
-    status: StatusCode,
-    message: String,
-    /// Elements of the answer that say more.
-    more: Vec<(&'static str, String)>,
-}
-
-/// The scope of a credential: `KEY/yyyymmdd/REGION/s3/aws4_request`.
-struct Scope<'a> {
-    day: &'a str,
+/// A credential and its scope: `KEY/yyyymmdd/REGION/s3/aws4_request`.
+pub(crate) struct Scope<'a> {
+    pub(crate) access_key: &'a str,
+    pub(crate) day: &'a str,
+    pub(crate) region: &'a str,
 }
 
 /// Where a credential stands decides how its faults are called.
 #[derive(Clone, Copy)]
-enum Place {
+pub(crate) enum Place {
     Header,
     Query,
+    Form,
 }
 
 /// Whether the form of `uri` and `headers` lets the signature be looked at. A request without any signature passes: it is
 /// refused where it has to have one.
-pub(crate) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+pub(crate) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Failed> {
     let query: Vec<(String, String)> =
         form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
             .into_owned()
@@ -60,7 +52,7 @@ pub(crate) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
         return check_query(headers, field);
     }
     if field("AWSAccessKeyId").is_some() && field("Signature").is_some() {
-        return Err(Refused::mechanism());
+        return Err(mechanism());
     }
     match headers.get(AUTHORIZATION) {
         Some(value) => check_header(&String::from_utf8_lossy(value.as_bytes()), headers),
@@ -68,20 +60,19 @@ pub(crate) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
     }
 }
 
-fn check_header(authorization: &str, headers: &HeaderMap) -> Result<(), Refused> {
-    let malformed = Refused::malformed;
+fn check_header(authorization: &str, headers: &HeaderMap) -> Result<(), Failed> {
     let Some((algorithm, rest)) = authorization.split_once(' ') else {
-        return Err(Refused::argument(
+        return Err(Failed::argument(
             "Authorization",
             "Authorization header is invalid -- one and only one ' ' (space) required.",
             authorization,
         ));
     };
     if algorithm == "AWS" {
-        return Err(Refused::mechanism());
+        return Err(mechanism());
     }
     if algorithm != ALGORITHM {
-        return Err(Refused::argument(
+        return Err(Failed::argument(
             "Authorization",
             "Unsupported Authorization Type",
             algorithm,
@@ -89,7 +80,7 @@ fn check_header(authorization: &str, headers: &HeaderMap) -> Result<(), Refused>
     }
     let moment = text(headers, "x-amz-date").filter(|moment| is_moment(moment));
     let moment = moment.ok_or_else(|| {
-        Refused::denied("AWS authentication requires a valid Date or x-amz-date header.")
+        Failed::denied("AWS authentication requires a valid Date or x-amz-date header.")
     })?;
     let components: Vec<&str> = rest.split(',').map(str::trim).collect();
     if components.len() != 3 {
@@ -121,7 +112,7 @@ fn check_header(authorization: &str, headers: &HeaderMap) -> Result<(), Refused>
     }
     let payload = text(headers, "x-amz-content-sha256").unwrap_or_default();
     if !payload.is_empty() && !is_payload(&payload) {
-        return Err(Refused::argument(
+        return Err(Failed::argument(
             "x-amz-content-sha256",
             "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
              STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER, \
@@ -136,11 +127,11 @@ fn check_header(authorization: &str, headers: &HeaderMap) -> Result<(), Refused>
 fn check_query<'a>(
     headers: &HeaderMap,
     field: impl Fn(&str) -> Option<&'a str>,
-) -> Result<(), Refused> {
+) -> Result<(), Failed> {
     let required = |name: &str| {
         let value = field(name).filter(|value| !value.is_empty());
         value.ok_or_else(|| {
-            Refused::parameters(
+            parameters(
                 "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, \
                  X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
             )
@@ -149,34 +140,29 @@ fn check_query<'a>(
     match required("X-Amz-Algorithm")? {
         ALGORITHM => {}
         "AWS4-ECDSA-P256-SHA256" => {
-            return Err(Refused::parameters(
+            return Err(parameters(
                 "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"",
             ));
         }
         _ => {
-            return Err(Refused::parameters(
+            return Err(parameters(
                 "X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256 and AWS4-ECDSA-P256-SHA256\"",
             ));
         }
     }
     let scope = Scope::of(required("X-Amz-Credential")?, Place::Query)?;
     if field("X-Amz-Security-Token").is_some() {
-        // Nobody here has temporary credentials.
-        return Err(Refused::new(
-            "InvalidToken",
-            StatusCode::BAD_REQUEST,
-            "The provided token is malformed or otherwise invalid.",
-        ));
+        return Err(token());
     }
     let moment = required("X-Amz-Date")?;
     if !is_moment(moment) {
-        return Err(Refused::parameters(
+        return Err(parameters(
             "X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\"",
         ));
     }
     let day = moment.get(..8).unwrap_or_default();
     if day != scope.day {
-        return Err(Refused::parameters(&format!(
+        return Err(parameters(&format!(
             "Invalid credential date {:?}. This date is not the same as X-Amz-Date: {day:?}.",
             scope.day
         )));
@@ -185,12 +171,12 @@ fn check_query<'a>(
     let signed = required("X-Amz-SignedHeaders")?;
     let expires = required("X-Amz-Expires")?
         .parse::<i64>()
-        .map_err(|_| Refused::parameters("X-Amz-Expires should be a number"))?;
+        .map_err(|_| parameters("X-Amz-Expires should be a number"))?;
     if expires < 0 {
-        return Err(Refused::parameters("X-Amz-Expires must be non-negative"));
+        return Err(parameters("X-Amz-Expires must be non-negative"));
     }
     if expires > WEEK_S {
-        return Err(Refused::parameters(
+        return Err(parameters(
             "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than \
              604800 seconds",
         ));
@@ -199,7 +185,7 @@ fn check_query<'a>(
 }
 
 /// Whoever changes a request on its way can add headers that are not signed. Those that mean something to S3 must be.
-fn all_signed(signed: &str, headers: &HeaderMap) -> Result<(), Refused> {
+fn all_signed(signed: &str, headers: &HeaderMap) -> Result<(), Failed> {
     let signed: Vec<String> = signed.split(';').map(str::to_ascii_lowercase).collect();
     let mut unsigned: Vec<&str> = headers
         .keys()
@@ -211,10 +197,8 @@ fn all_signed(signed: &str, headers: &HeaderMap) -> Result<(), Refused> {
         return Ok(());
     }
     unsigned.sort_unstable();
-    let mut refused =
-        Refused::denied("There were headers present in the request which were not signed");
-    refused.more.push(("HeadersNotSigned", unsigned.join(", ")));
-    Err(refused)
+    let text = "There were headers present in the request which were not signed";
+    Err(Failed::denied(text).with("HeadersNotSigned", unsigned.join(", ")))
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -223,7 +207,7 @@ fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 /// `yyyymmddThhmmssZ`.
-fn is_moment(text: &str) -> bool {
+pub(crate) fn is_moment(text: &str) -> bool {
     text.len() == 16
         && text.bytes().enumerate().all(|(at, byte)| match at {
             8 => byte == b'T',
@@ -250,15 +234,16 @@ fn is_payload(text: &str) -> bool {
 // === impl Scope ===
 
 impl<'a> Scope<'a> {
-    fn of(credential: &'a str, place: Place) -> Result<Self, Refused> {
+    pub(crate) fn of(credential: &'a str, place: Place) -> Result<Self, Failed> {
         let refuse = |what: &str| match place {
-            Place::Header => Refused::malformed(what),
-            Place::Query => Refused::parameters(&format!(
+            Place::Header => malformed(what),
+            Place::Query => parameters(&format!(
                 "Error parsing the X-Amz-Credential parameter; {what}"
             )),
+            Place::Form => Failed::argument("x-amz-credential", what, credential),
         };
         let fields: Vec<&str> = credential.split('/').collect();
-        let [_, day, _, service, terminal] = fields[..] else {
+        let [access_key, day, region, service, terminal] = fields[..] else {
             return Err(refuse(
                 "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".",
             ));
@@ -278,78 +263,37 @@ impl<'a> Scope<'a> {
                 "incorrect date format {day:?}. This date in the credential must be in the format \"yyyyMMdd\"."
             )));
         }
-        Ok(Self { day })
+        Ok(Self {
+            access_key,
+            day,
+            region,
+        })
     }
 }
 
-// === impl Refused ===
+fn malformed(what: &str) -> Failed {
+    let message = format!("The authorization header is malformed; {what}");
+    Failed::new(S3ErrorCode::AuthorizationHeaderMalformed, message)
+}
 
-impl Refused {
-    fn new(code: &'static str, status: StatusCode, message: &str) -> Self {
-        Self {
-            code,
-            status,
-            message: message.to_owned(),
-            more: Vec::new(),
-        }
-    }
+fn parameters(message: &str) -> Failed {
+    Failed::new(S3ErrorCode::AuthorizationQueryParametersError, message)
+}
 
-    fn malformed(what: &str) -> Self {
-        let message = format!("The authorization header is malformed; {what}");
-        Self::new(
-            "AuthorizationHeaderMalformed",
-            StatusCode::BAD_REQUEST,
-            &message,
-        )
-    }
+/// A signature of an older kind.
+pub(crate) fn mechanism() -> Failed {
+    Failed::new(
+        S3ErrorCode::InvalidRequest,
+        "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.",
+    )
+}
 
-    fn parameters(message: &str) -> Self {
-        Self::new(
-            "AuthorizationQueryParametersError",
-            StatusCode::BAD_REQUEST,
-            message,
-        )
-    }
-
-    fn mechanism() -> Self {
-        Self::new(
-            "InvalidRequest",
-            StatusCode::BAD_REQUEST,
-            "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.",
-        )
-    }
-
-    fn denied(message: &str) -> Self {
-        Self::new("AccessDenied", StatusCode::FORBIDDEN, message)
-    }
-
-    fn argument(name: &str, message: &str, value: &str) -> Self {
-        let mut refused = Self::new("InvalidArgument", StatusCode::BAD_REQUEST, message);
-        refused.more.push(("ArgumentName", name.to_owned()));
-        refused.more.push(("ArgumentValue", value.to_owned()));
-        refused
-    }
-
-    /// As S3 says it.
-    pub(crate) fn response(&self) -> s3s::HttpResponse {
-        let mut more = String::new();
-        for (name, value) in &self.more {
-            // Writing to a String cannot fail.
-            let _ = write!(more, "<{name}>{}</{name}>", xml::escaped(value));
-        }
-        let text = format!(
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{}</Code><Message>{}</Message>{more}</Error>",
-            self.code,
-            xml::escaped(&self.message)
-        );
-        let mut response = s3s::HttpResponse::new(s3s::Body::from(text));
-        *response.status_mut() = self.status;
-        response.headers_mut().insert(
-            http::header::CONTENT_TYPE,
-            http::HeaderValue::from_static("application/xml"),
-        );
-        response
-    }
+/// Nobody here has temporary credentials.
+pub(crate) fn token() -> Failed {
+    Failed::new(
+        S3ErrorCode::InvalidToken,
+        "The provided token is malformed or otherwise invalid.",
+    )
 }
 
 #[cfg(test)]
@@ -372,9 +316,9 @@ mod tests {
         map
     }
 
-    fn code(authorization: &str, more: &[(&'static str, &str)]) -> &'static str {
+    fn code(authorization: &str, more: &[(&'static str, &str)]) -> String {
         let outcome = check(&"/b/k".parse().unwrap(), &headers(authorization, more));
-        outcome.map_or_else(|refused| refused.code, |()| "")
+        outcome.map_or_else(|refused| refused.code().to_owned(), |()| String::new())
     }
 
     #[test]
@@ -422,14 +366,11 @@ mod tests {
             ),
         )
         .unwrap_err();
-        assert_eq!(refused.code, "AccessDenied");
-        assert_eq!(
-            refused.more,
-            [(
-                "HeadersNotSigned",
-                "x-amz-acl, x-amz-copy-source".to_owned()
-            )]
-        );
+        let said = refused.response().into_body().bytes().unwrap();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(said.contains("<Code>AccessDenied</Code>"), "{said}");
+        let named = "<HeadersNotSigned>x-amz-acl, x-amz-copy-source</HeadersNotSigned>";
+        assert!(said.contains(named), "{said}");
     }
 
     #[test]
@@ -440,7 +381,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert("host", "store".parse().unwrap());
             let outcome = check(&format!("/b/k?{query}").parse().unwrap(), &headers);
-            outcome.map_or_else(|refused| refused.code, |()| "")
+            outcome.map_or_else(|refused| refused.code().to_owned(), |()| String::new())
         };
         assert_eq!(code(good), "");
         assert_eq!(code("list-type=2"), "");

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use s3s::S3ErrorCode;
 use time::OffsetDateTime;
 
-use super::{Gateway, buckets, passed_on};
+use super::{DESCRIBING, Gateway, buckets, passed_on};
 use crate::answer::Answer;
 use crate::asked::{Asked, Operation};
 use crate::config::BucketRule;
@@ -181,18 +181,10 @@ fn carried(opened: Answer) -> Incoming {
 
 /// Headers of the copy: the source's, or the request's where it says so.
 fn described(asked: &Asked, source: &HeaderMap) -> HeaderMap {
-    const KEPT: [&str; 6] = [
-        "cache-control",
-        "content-disposition",
-        "content-encoding",
-        "content-language",
-        "content-type",
-        "expires",
-    ];
     let replaces = asked
         .header("x-amz-metadata-directive")
         .is_some_and(|directive| directive.eq_ignore_ascii_case("REPLACE"));
-    let is_kept = |name: &str| KEPT.contains(&name) || name.starts_with("x-amz-meta-");
+    let is_kept = |name: &str| DESCRIBING.contains(&name) || name.starts_with("x-amz-meta-");
     let mut headers = HeaderMap::new();
     for (name, value) in passed_on(&asked.headers) {
         let Some(name) = name else { continue };

@@ -84,11 +84,7 @@ impl Signing<'_> {
             "AWS4-HMAC-SHA256\n{moment}\n{scope}\n{}",
             hexadecimal(&Sha256::digest(request.as_bytes()))
         );
-        let first = format!("AWS4{}", self.credentials.secret_key);
-        let mut key = first.into_bytes();
-        for step in [day.as_str(), self.region, "s3", "aws4_request"] {
-            key = keyed(&key, step)?;
-        }
+        let key = day_key(&self.credentials.secret_key, &day, self.region)?;
         let signature = hexadecimal(&keyed(&key, &text)?);
         let authorization = format!(
             "AWS4-HMAC-SHA256 Credential={}/{scope}, SignedHeaders={names}, Signature={signature}",
@@ -121,6 +117,30 @@ fn canonical_headers(headers: &HeaderMap) -> (String, String) {
     }
     let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
     (names.join(";"), lines)
+}
+
+/// What the signatures of a day in a region are made with.
+pub(crate) fn day_key(secret: &str, day: &str, region: &str) -> Result<Vec<u8>, OriginError> {
+    let mut key = format!("AWS4{secret}").into_bytes();
+    for step in [day, region, "s3", "aws4_request"] {
+        key = keyed(&key, step)?;
+    }
+    Ok(key)
+}
+
+/// Whether `signature`, in hexadecimal, is that of `text`. How long this takes says nothing about where a wrong one is wrong.
+pub(crate) fn holds(key: &[u8], text: &str, signature: &str) -> bool {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let pair = |pair: &[u8]| {
+        let [high, low] = pair else { return None };
+        u8::try_from(digit(high)? * 16 + digit(low)?).ok()
+    };
+    let bytes: Option<Vec<u8>> = signature.as_bytes().chunks(2).map(pair).collect();
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
+        return false;
+    };
+    mac.update(text.as_bytes());
+    bytes.is_some_and(|bytes| mac.verify_slice(&bytes).is_ok())
 }
 
 fn keyed(key: &[u8], text: &str) -> Result<Vec<u8>, OriginError> {

@@ -120,8 +120,7 @@ impl Arriving {
             return Err(self.fail("fewer bytes than were announced"));
         }
         if let Some(claims) = self.claims.take() {
-            // Nobody else sets it.
-            let _ = self.sums.0.set(claims.finish()?);
+            self.sums.hold(claims.finish()?);
         }
         Ok(())
     }
@@ -140,6 +139,11 @@ impl Arriving {
 // === impl Sums ===
 
 impl Sums {
+    pub(crate) fn hold(&self, sums: Vec<(Algorithm, String)>) {
+        // Once, at the end of the bytes.
+        let _ = self.0.set(sums);
+    }
+
     /// Says in an answer what was checked.
     pub(crate) fn announce(&self, headers: &mut HeaderMap) {
         for (algorithm, sum) in self.0.get().into_iter().flatten() {

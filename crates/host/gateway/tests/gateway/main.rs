@@ -5,5 +5,6 @@
 mod arriving;
 mod encryption;
 mod passing;
+mod posting;
 mod streaming;
 mod support;

@@ -109,7 +109,7 @@ async fn an_object_above_the_limit_is_refused_and_leaves_nothing() {
         answer.push_str(&String::from_utf8_lossy(&piece));
     }
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
-    assert!(answer.contains("too large"), "{answer}");
+    assert!(answer.contains("exceeds the maximum"), "{answer}");
     drop(answers);
     drop(sending.await.unwrap());
     assert!(site.stored.try_recv().is_err());

@@ -78,6 +78,7 @@ pub(crate) async fn gateway(origin: SocketAddr, current: &str, has_old: bool) ->
             {{ name = "old", origin = "aged", encrypt = "{current}" }},
         ]
         key = [{{ name = "new", env = "NEW" }}{old}]
+        domains = ["s3.test"]
         form = [{{ path = "/upload/files", bucket = "lab", prefix = "forms/" }}]
         limits = {{ request-memory = "16 MiB", object = "48 MiB" }}
         "#
@@ -215,15 +216,7 @@ fn signed_head(
     let scope = format!("{day}/us-east-1/s3/aws4_request");
     let digest = store::digest::sha256_hex(request.as_bytes());
     let text = format!("AWS4-HMAC-SHA256\n{moment}\n{scope}\n{digest}");
-    let mut key = format!("AWS4{}", CLIENT.1).into_bytes();
-    for step in [day.as_str(), "us-east-1", "s3", "aws4_request", &text] {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
-        mac.update(step.as_bytes());
-        key = mac.finalize().into_bytes().to_vec();
-    }
-    let signature = key
-        .iter()
-        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let signature = signature(&day, &text);
     let target = if query.is_empty() {
         path.to_owned()
     } else {
@@ -235,4 +228,16 @@ fn signed_head(
          SignedHeaders={names}, Signature={signature}\r\nconnection: close\r\n",
         CLIENT.0
     )
+}
+
+/// The client's signature of `text`.
+pub(crate) fn signature(day: &str, text: &str) -> String {
+    let mut key = format!("AWS4{}", CLIENT.1).into_bytes();
+    for step in [day, "us-east-1", "s3", "aws4_request", text] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+        mac.update(step.as_bytes());
+        key = mac.finalize().into_bytes().to_vec();
+    }
+    key.iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }

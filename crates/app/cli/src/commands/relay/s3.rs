@@ -55,9 +55,10 @@ pub(crate) fn run(arguments: &RelayS3) -> Result<ExitCode, Failure> {
         output::data(&options.to_toml().bug("cannot write the configuration")?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = options
+    let mut config = options
         .resolve(|name| std::env::var(name).ok())
         .usage("this gateway cannot be")?;
+    config.path_rate = arguments.path_rate;
     let hop = match options.via {
         Some(_) => None,
         None => Some(hop(arguments, &config.origin)?),
@@ -141,6 +142,8 @@ fn hop(arguments: &RelayS3, origin: &OriginAddress) -> Result<relay::Config, Fai
         pool: PoolOptions {
             // As many as carry the parts of one large object.
             min_idle: Some(8),
+            // Beside the many that read the ranges of large objects there is room for small ones.
+            max_connections: Some(512),
             fill_path: Some(true),
             ..PoolOptions::default()
         },

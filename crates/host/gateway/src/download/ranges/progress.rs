@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::path::Flight;
+
 /// Less is not worth a request of its own.
 const WORTH_ASKING: u64 = 128 << 10;
-/// A range is at most as long as what its connection brings in so many round trips: one that is slow must not have much for
-/// which others could wait.
-const ROUND_TRIPS: u64 = 3;
 
 /// How far a range has come, and how far it is to go.
 #[derive(Clone, Copy, Debug)]
@@ -22,17 +21,22 @@ pub(super) struct Progress {
     answered: Option<Instant>,
     /// A moment not long ago, at first that, and the first byte that had not arrived then.
     mark: Option<(Instant, u64)>,
-    /// Bytes a second in the round trip before that moment, and in the one before that.
-    recent: Option<f64>,
-    before: Option<f64>,
+    /// The round trip before that moment, and the one before that.
+    recent: Option<Round>,
+    before: Option<Round>,
     /// When it was over.
     over: Option<Instant>,
 }
 
+/// What came in a round trip or a little more.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    bytes: u64,
+    time: Duration,
+}
+
 /// So many tenths of what came in a round trip are surely in the window.
 const SURE: u64 = 9;
-/// So many tenths of it while the window grows: in slow start the next one is as much again.
-const GROWN: u64 = 2 * SURE;
 /// A window grows that is so many times larger than the one before.
 const GROWS: f64 = 1.3;
 
@@ -158,12 +162,21 @@ impl Progress {
         let over = self.at == self.end;
         self.over = over.then_some(now);
         // What comes within a part of a round trip tells little, unless there is nothing else.
-        if let Some((then, at)) = self.mark
-            && (now - then >= rtt || over && self.recent.is_none())
-        {
-            self.before = self.recent;
-            self.recent = Some(float(self.at - at) / (now - then).as_secs_f64().max(1e-6));
-            self.mark = Some((now, self.at));
+        let Some((then, at)) = self.mark else { return };
+        let time = now.saturating_duration_since(then);
+        if time >= rtt || over && self.recent.is_none() {
+            // What comes after it is of the next window, unless nothing else has come.
+            let before = self.at - bytes;
+            let until = if time >= rtt && before > at {
+                before
+            } else {
+                self.at
+            };
+            self.before = self.recent.replace(Round {
+                bytes: until - at,
+                time,
+            });
+            self.mark = Some((now, until));
         }
     }
 
@@ -178,8 +191,8 @@ impl Progress {
             // Nothing has come for a long time.
             (float((self.at - at).max(1)) / since.as_secs_f64(), 1.0)
         } else {
-            let recent = self.recent?;
-            (recent, self.before.map_or(2.0, |before| recent / before))
+            let rate = self.recent?.rate();
+            (rate, self.before.map_or(2.0, |before| rate / before.rate()))
         };
         let windows = float(self.end - self.at) / (rate * rtt.as_secs_f64());
         let round_trips = if growth < GROWS {
@@ -192,27 +205,33 @@ impl Progress {
         Some((rate, round_trips))
     }
 
-    /// How long a range of `most` bytes its connection should read next: whole windows, since what is a little longer takes one
-    /// more round trip in which little moves. A window is what came in the last round trip, or twice that while it grows; what came
-    /// in less may be a part of one.
-    pub(super) fn next(&self, rtt: Duration, most: u64) -> Option<u64> {
-        let came = self.at - self.first;
-        if self.over? - self.answered? < rtt {
-            return Some(most.min(2 * came));
-        }
-        let recent = self.recent?;
-        let sure = if self.before.is_some_and(|before| recent >= GROWS * before) {
-            GROWN
+    /// What its connection has in flight: what came in the last round trip. What came in less may be a part of a window.
+    pub(super) fn flight(&self, rtt: Duration) -> Option<Flight> {
+        let (came, grows) = if self.over? - self.answered? < rtt {
+            (self.here(), true)
         } else {
-            SURE
+            let recent = self.recent?;
+            let grows = |before: Round| recent.rate() >= GROWS * before.rate();
+            (recent.bytes, self.before.is_some_and(grows))
         };
-        let window = (bytes(recent, rtt).min(came) / 10 * sure).max(1);
-        Some(window * (most / window).clamp(1, ROUND_TRIPS))
+        Some(Flight {
+            sure: came / 10 * SURE,
+            grows,
+        })
     }
 
     /// Bytes a second from its request to its end: so much its connection brings, range by range.
     pub(super) fn mean(&self) -> Option<f64> {
         Some(float(self.at - self.first) / (self.over? - self.asked).as_secs_f64().max(1e-6))
+    }
+}
+
+// === impl Round ===
+
+impl Round {
+    /// Bytes a second.
+    fn rate(self) -> f64 {
+        float(self.bytes) / self.time.as_secs_f64().max(1e-6)
     }
 }
 
@@ -236,12 +255,20 @@ mod tests {
                 asked: began,
                 answered: Some(began),
                 mark: Some((began, first)),
-                recent: Some(float(*got)),
-                before: Some(float(*got)),
+                recent: Some(a_second(*got)),
+                before: Some(a_second(*got)),
                 over: (*got == 4 * MIB).then_some(now),
             }
         };
         (0..).zip(got).map(range).collect()
+    }
+
+    /// A round trip that took a second.
+    fn a_second(bytes: u64) -> Round {
+        Round {
+            bytes,
+            time: Duration::from_secs(1),
+        }
     }
 
     fn relieved(ranges: &[Progress], now: Instant, rtt: Duration) -> Option<(usize, u64)> {
@@ -289,25 +316,23 @@ mod tests {
     }
 
     #[test]
-    fn the_next_range_is_of_whole_windows() {
+    fn what_came_in_a_round_trip_is_in_flight() {
         let now = Instant::now();
         let mut range = Progress::of(MIB, 4 * MIB);
-        assert_eq!(range.next(RTT, 4 * MIB), None);
+        assert_eq!(range.flight(RTT), None);
         range.answered(now);
         // Half a MiB in each of six round trips.
         for number in 1..=6 {
             range.arrived(MIB / 2, now + number * RTT, RTT);
         }
-        for (most, windows) in [(4 * MIB, 3), (MIB + MIB / 4, 2), (MIB / 2, 1), (MIB / 4, 1)] {
-            let next = range.next(RTT, most).unwrap();
-            let wanted = windows * (MIB / 20 * SURE);
-            assert!(next.abs_diff(wanted) < 100, "{next} of at most {most}");
-        }
+        let flight = range.flight(RTT).unwrap();
+        assert!(flight.sure.abs_diff(MIB / 20 * SURE) < 100 && !flight.grows);
         // All in a part of a round trip: the window holds that, and may hold more.
         let mut range = Progress::of(MIB, 2 * MIB);
         range.answered(now);
         range.arrived(MIB, now + RTT / 10, RTT);
-        assert_eq!(range.next(RTT, 4 * MIB), Some(2 * MIB));
+        let flight = range.flight(RTT).unwrap();
+        assert!(flight.sure.abs_diff(MIB / 10 * SURE) < 100 && flight.grows);
     }
 
     #[test]
@@ -317,21 +342,21 @@ mod tests {
         let mut ranges = ranges(now, &[MIB / 16, 4 * MIB, 4 * MIB]);
         ranges[0].end = ranges[0].at + 2 * MIB - MIB / 16;
         ranges[0].mark = Some((now, ranges[0].at));
-        let rate = float(MIB / 16) / RTT.as_secs_f64();
-        ranges[0].recent = Some(rate);
+        let round = |bytes| Round { bytes, time: RTT };
+        ranges[0].recent = Some(round(MIB / 16));
         let mercy = Mercy {
             slower: 1.0,
             later: 6.0,
         };
         for (before, relieved) in [
-            (Some(rate), true),
-            (Some(1.1 * rate), true),
-            (Some(rate / 2.0), false),
-            (Some(rate / 100.0), false),
+            (Some(MIB / 16), true),
+            (Some(MIB / 15), true),
+            (Some(MIB / 32), false),
+            (Some(MIB / 1600), false),
             // It has just begun.
             (None, false),
         ] {
-            ranges[0].before = before;
+            ranges[0].before = before.map(round);
             let found = slowest(&ranges, 4.0 * float(MIB), mercy, now, RTT);
             assert_eq!(found.is_some(), relieved, "{before:?}");
         }
@@ -341,14 +366,14 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_grows_is_asked_for_twice() {
+    fn a_flight_of_more_than_before_grows() {
         let now = Instant::now();
         let mut range = Progress::of(0, 3 * MIB / 4);
         range.answered(now);
         range.arrived(MIB / 4, now + RTT, RTT);
         range.arrived(MIB / 2, now + 2 * RTT, RTT);
-        let next = range.next(RTT, MIB).unwrap();
-        assert!(next.abs_diff(MIB / 20 * GROWN) < 100, "{next}");
+        let flight = range.flight(RTT).unwrap();
+        assert!(flight.sure.abs_diff(MIB / 20 * SURE) < 100 && flight.grows);
     }
 
     proptest! {
