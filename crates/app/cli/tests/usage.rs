@@ -223,6 +223,88 @@ fn a_one_liner_prints_itself_as_a_configuration() {
     );
 }
 
+/// `relay s3` with this file, which is called `gateway.toml`.
+fn gateway(text: &str, more: &[&str]) -> common::Finished {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.toml"), text).unwrap();
+    run(longhaul()
+        .args(["relay", "s3", "--config", "gateway.toml"])
+        .args(more)
+        .env("LONGHAUL_S3_SECRET", "secret")
+        .current_dir(folder.path()))
+}
+
+#[test]
+fn a_gateway_that_cannot_be_shows_everything_at_once() {
+    let text = "listen = \"127.0.0.1\"\norigin = \"http://store.example\"\nregoin = \"eu\"\njournal = /tmp/journal\n\
+        credentials = { access-key = \"owner\", secret-file = \"/nowhere/secret\" }\n\n[[client]]\naccess-key = \"c\"\n\
+        secret-env = \"LONGHAUL_S3_SECRET\"\n\n[[bucket]]\nname = \"photos\"\nencrypt = \"main\"\n";
+    let refused = gateway(text, &[]);
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    for part in [
+        "error: 5 things are wrong with `gateway.toml`\n",
+        "\n\ngateway.toml:1:10: `127.0.0.1` is not an address and a port\n    1 | listen = \"127.0.0.1\"\n      |          ^^^^^^^^^^^ write it like",
+        "\n\ngateway.toml:3:1: there is no key `regoin` here\n    3 | regoin = \"eu\"\n      | ^^^^^^ did you mean `region`?\n",
+        "\n\ngateway.toml:4:11: string values must be quoted",
+        "\n\ngateway.toml:5:53: cannot read `/nowhere/secret`: No such file",
+        "\n\ngateway.toml:13:11: no [[key]] has the name `main`\n",
+    ] {
+        assert!(refused.stderr.contains(part), "{part}: {refused:#?}");
+    }
+    // Nobody's secrets are read for the file that would say the same.
+    let printed = gateway(text, &["--print-config"]);
+    assert_eq!(printed.code, Some(2), "{printed:#?}");
+    assert!(
+        printed
+            .stderr
+            .contains("2 things are wrong with `gateway.toml`"),
+        "{printed:#?}"
+    );
+}
+
+#[test]
+fn a_gateway_of_one_line_that_cannot_be_names_the_key() {
+    let words = ["relay", "s3", "127.0.0.1:0", "ftp://store", "--client", "c"];
+    let refused = run(longhaul()
+        .args(words)
+        .env("LONGHAUL_S3_SECRET", "secret")
+        .env_remove("AWS_ACCESS_KEY_ID"));
+    assert_eq!(refused.code, Some(2), "{refused:#?}");
+    for part in [
+        "origin: `ftp://store` is not http://HOST[:PORT]",
+        "credentials.access-key: there is no access key for the store; set access-key, or AWS_ACCESS_KEY_ID",
+    ] {
+        assert!(refused.stderr.contains(part), "{part}: {refused:#?}");
+    }
+}
+
+#[test]
+fn a_gateways_path_rate_is_the_files_or_the_command_lines() {
+    let text =
+        "listen = \"127.0.0.1:0\"\norigin = \"http://store.example\"\npath-rate = \"250 Mbit/s\"\n";
+    for (more, expected) in [
+        (&[][..], "path-rate = \"250 Mbit/s\"\n"),
+        (&["--path-rate", "1 Gbit/s"], "path-rate = \"1 Gbit/s\"\n"),
+    ] {
+        let printed = gateway(text, &[more, &["--print-config"]].concat());
+        assert_eq!(printed.code, Some(0), "{printed:#?}");
+        assert!(printed.stdout.contains(expected), "{printed:#?}");
+    }
+    let words = ["relay", "s3", "127.0.0.1:0", "http://store.example"];
+    let printed = run(longhaul().args(words).args([
+        "--client",
+        "c",
+        "--path-rate",
+        "1 Gbit/s",
+        "--print-config",
+    ]));
+    assert_eq!(printed.code, Some(0), "{printed:#?}");
+    assert!(
+        printed.stdout.contains("path-rate = \"1 Gbit/s\"\n"),
+        "{printed:#?}"
+    );
+}
+
 #[test]
 fn a_reader_that_leaves_early_is_no_failure() {
     let mut child = longhaul()

@@ -1,6 +1,8 @@
 //! What a gateway serves, from where, and for whom: from TOML or a command line, through one validation.
 
 mod options;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +11,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use document::ConfigError;
 use envelope::KeyRing;
 use units::Rate;
 
 pub use options::{
-    BucketOptions, ClientOptions, ConfigError, CredentialOptions, FormOptions, GatewayOptions,
-    KeyOptions, LimitOptions,
+    BucketOptions, ClientOptions, CredentialOptions, FormOptions, GatewayOptions, KeyOptions,
+    LimitOptions,
 };
 
 /// A valid gateway.
@@ -49,12 +52,14 @@ pub struct Config {
 }
 
 /// Where the origin is.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct OriginAddress {
     /// Host and port as the origin knows itself: what `Host` says, and what is signed.
     pub authority: String,
     /// Where connections go: the origin, or a relay or trunk that leads to it. `HOST:PORT`.
     pub via: String,
+    /// Whether a relay or trunk was named for `via`. Where none was, whoever runs the gateway may put one there.
+    pub relayed: bool,
     /// Whether the origin speaks TLS. The gateway does not: whoever stands at `via` does.
     pub tls: bool,
     /// Who may sign its certificate; `None`: whom this host trusts.
@@ -138,6 +143,21 @@ impl fmt::Debug for Credentials {
 // === impl Config ===
 
 impl Config {
+    /// Reads a configuration file's text, and the secrets that it names; or tells everything that is wrong with it.
+    ///
+    /// `variable` looks into the environment.
+    ///
+    /// # Errors
+    /// All problems at once, each with its place.
+    pub fn from_toml(
+        text: &str,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        document::read(text, |options: GatewayOptions, problems| {
+            options.meaning(&variable, problems)
+        })
+    }
+
     /// What the origin calls the client's bucket `name`, if it is served.
     pub(crate) fn rule(&self, name: &str) -> Option<BucketRule> {
         let own = self.buckets.iter().find(|rule| rule.name == name);

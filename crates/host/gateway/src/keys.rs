@@ -9,6 +9,15 @@ use envelope::WrappingKey;
 
 use crate::config::KeyOptions;
 
+/// Where a wrapping key is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeySource<'a> {
+    File(&'a Path),
+    Env(&'a str),
+    /// A program and its arguments.
+    Command(&'a str, &'a [String]),
+}
+
 /// Reads the key that `options` describe.
 ///
 /// # Errors
@@ -17,23 +26,51 @@ pub fn wrapping_key(
     options: &KeyOptions,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<WrappingKey, String> {
-    let name = &options.name;
-    let fail = |why: String| format!("key `{name}`: {why}");
-    let bytes = match (&options.file, &options.env, options.command.as_slice()) {
-        (Some(path), None, []) => file(path).map_err(fail)?,
-        (None, Some(env), []) => variable(env)
-            .ok_or_else(|| fail(format!("{env} is not set")))?
-            .into_bytes(),
-        (None, None, [program, arguments @ ..]) => printed(program, arguments).map_err(fail)?,
-        _ => return Err(fail("set exactly one of file, env and command".into())),
-    };
-    let secret = secret(&bytes).ok_or_else(|| {
-        fail(
-            "not 32 bytes, nor their hexadecimal or base64 text; `openssl rand -hex 32` makes one"
-                .into(),
-        )
-    })?;
-    Ok(WrappingKey::new(secret))
+    let read = KeySource::of(options).and_then(|source| source.read(variable));
+    read.map_err(|why| format!("key `{}`: {why}", options.name))
+}
+
+// === impl KeySource ===
+
+impl<'a> KeySource<'a> {
+    pub(crate) fn of(options: &'a KeyOptions) -> Result<Self, String> {
+        match (&options.file, &options.env, options.command.as_slice()) {
+            (Some(path), None, []) => Ok(Self::File(path)),
+            (None, Some(env), []) => Ok(Self::Env(env)),
+            (None, None, [program, arguments @ ..]) => Ok(Self::Command(program, arguments)),
+            _ => Err("set exactly one of file, env and command".into()),
+        }
+    }
+
+    /// What options call it.
+    pub(crate) const fn key(self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Env(_) => "env",
+            Self::Command(..) => "command",
+        }
+    }
+
+    pub(crate) const fn is_program(self) -> bool {
+        matches!(self, Self::Command(..))
+    }
+
+    pub(crate) fn read(
+        self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<WrappingKey, String> {
+        let bytes = match self {
+            Self::File(path) => file(path)?,
+            Self::Env(env) => variable(env)
+                .ok_or_else(|| format!("`{env}` is not set"))?
+                .into_bytes(),
+            Self::Command(program, arguments) => printed(program, arguments)?,
+        };
+        let secret = secret(&bytes).ok_or(
+            "not 32 bytes, nor their hexadecimal or base64 text; `openssl rand -hex 32` makes one",
+        )?;
+        Ok(WrappingKey::new(secret))
+    }
 }
 
 fn file(path: &Path) -> Result<Vec<u8>, String> {

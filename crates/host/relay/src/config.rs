@@ -18,11 +18,11 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use document::{ConfigError, Problems, Step};
 use profile::{ProfileError, ProfileSet, RawTcpProfile, TcpProfile};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate};
 
-use crate::document::{self, ConfigError, Problems, Step};
 use crate::{Admission, Cidr};
 pub use admin::{Admin, AdminOptions};
 pub use balance::{Balance, BalanceOptions, Balancing, Check};

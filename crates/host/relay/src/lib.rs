@@ -34,7 +34,6 @@ mod buffer;
 mod check;
 mod cidr;
 mod config;
-mod document;
 mod door;
 mod ending;
 mod event;

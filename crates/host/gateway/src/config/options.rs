@@ -1,18 +1,18 @@
 //! A gateway as it is written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use document::{ConfigError, Problems};
 use envelope::{KeyRing, WrappingKey};
 use serde::{Deserialize, Serialize};
-use units::{Bytes, Span};
+use units::{Bytes, Rate, Span};
 
 use super::{BucketRule, Config, Credentials, Encryption, FormRule, Limits, OriginAddress};
-use crate::keys::wrapping_key;
+use crate::keys::KeySource;
 
 /// A gateway as it is written: text and numbers, everything optional that has a default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -43,6 +43,9 @@ pub struct GatewayOptions {
     /// Where uploads under way are noted; nowhere where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<PathBuf>,
+    /// What the way to the origin carries, if known: it is taken for that until it has shown its own rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_rate: Option<Rate>,
     /// As whom the gateway speaks to the origin.
     #[serde(default)]
     pub credentials: CredentialOptions,
@@ -146,30 +149,15 @@ pub struct LimitOptions {
     pub stall: Option<Span>,
 }
 
-/// Everything that is wrong with a gateway as it is written.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub struct ConfigError {
-    /// One sentence each.
-    pub problems: Vec<String>,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.problems.join("; "))
-    }
-}
-
 // === impl GatewayOptions ===
 
 impl GatewayOptions {
-    /// Reads TOML.
+    /// Reads a file's text. What its values mean is not asked, and no secret is read.
     ///
     /// # Errors
-    /// Where the text is no TOML, or has fields that a gateway does not.
+    /// Where the text is no TOML, or has fields that a gateway does not: all of that at once.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error| ConfigError {
-            problems: vec![error.to_string()],
-        })
+        document::read(text, |options, _| options)
     }
 
     /// The same as TOML.
@@ -190,104 +178,171 @@ impl GatewayOptions {
         &self,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Config, ConfigError> {
-        let mut problems = Vec::new();
-        let listen = self.listen.parse::<SocketAddr>();
-        if listen.is_err() {
-            problems.push(format!("listen: `{}` is not ADDRESS:PORT", self.listen));
-        }
-        let origin = self.origin(&mut problems);
-        let credentials = self.credentials.resolve(
-            "credentials",
-            Some(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")),
-            &variable,
-            &mut problems,
+        let mut problems = Problems::default();
+        let config = self.meaning(&variable, &mut problems);
+        problems.or(config)
+    }
+
+    /// What all of it means. In the place of what means nothing stands something that nobody sees, since that is told.
+    pub(super) fn meaning(
+        &self,
+        variable: &impl Fn(&str) -> Option<String>,
+        problems: &mut Problems,
+    ) -> Config {
+        let listen = self.listen.parse().unwrap_or_else(|_| {
+            problems.tell_with(
+                "listen",
+                format!("`{}` is not an address and a port", self.listen),
+                "write it like `127.0.0.1:9000`, or `0.0.0.0:9000` for all addresses of this host",
+            );
+            SocketAddr::from(([0, 0, 0, 0], 0))
+        });
+        let origin = self.origin(problems);
+        let usual = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
+        let credentials = problems.within("credentials", |problems| {
+            self.credentials.resolve(Some(usual), variable, problems)
+        });
+        let clients = self.clients(variable, problems);
+        self.judge_buckets(problems);
+        let forms = self.form_rules(problems);
+        let limits = problems.within("limits", |problems| self.limits.resolve(problems));
+        // Of less a relay takes none for its pacing.
+        problems.require(
+            self.path_rate
+                .is_none_or(|rate| rate >= Rate::kbit_per_s(8)),
+            "path-rate",
+            "it is 8 kbit/s or more",
         );
-        let clients = self.clients(&variable, &mut problems);
-        let rings = self.rings(&variable, &mut problems);
-        let buckets = self.bucket_rules(&rings, &mut problems);
-        let forms = self.form_rules(&buckets, &mut problems);
-        let limits = self.limits.resolve(&mut problems);
-        match (listen, origin, credentials) {
-            (Ok(listen), Some(origin), Some(credentials)) if problems.is_empty() => Ok(Config {
-                listen,
-                origin,
-                clients,
-                credentials,
-                region: self.region.clone().unwrap_or_else(|| "us-east-1".into()),
-                domains: self.domains.clone(),
-                buckets,
-                forms,
-                manage_buckets: self.manage_buckets.unwrap_or(false),
-                checksums: self.checksums.unwrap_or(true),
-                journal: self.journal.clone(),
-                limits,
-                path_rate: None,
-            }),
-            _ => Err(ConfigError { problems }),
+        // Last of all, since programs may be run for it.
+        let rings = self.rings(variable, problems);
+        Config {
+            listen,
+            origin,
+            clients,
+            credentials: credentials.unwrap_or_else(|| Credentials::new("", "")),
+            region: self.region.clone().unwrap_or_else(|| "us-east-1".into()),
+            domains: self.domains.clone(),
+            buckets: self.bucket_rules(&rings),
+            forms,
+            manage_buckets: self.manage_buckets.unwrap_or(false),
+            checksums: self.checksums.unwrap_or(true),
+            journal: self.journal.clone(),
+            limits,
+            path_rate: self.path_rate,
         }
     }
 
-    fn origin(&self, problems: &mut Vec<String>) -> Option<OriginAddress> {
-        let mut origin = origin(&self.origin, self.via.as_deref(), problems)?;
-        if self.origin_ca.is_some() && (!origin.tls || self.via.is_some()) {
-            let why = "it is for an https origin that is reached without `via`";
-            problems.push(format!("origin-ca: {why}"));
+    fn origin(&self, problems: &mut Problems) -> OriginAddress {
+        if let Some(via) = &self.via {
+            let parts = via.rsplit_once(':');
+            let is_sound = parts.is_some_and(|(host, port)| {
+                !host.is_empty() && port.parse().is_ok_and(|port: u16| port != 0)
+            });
+            if !is_sound {
+                problems.tell("via", format!("`{via}` is not HOST:PORT"));
+            }
         }
-        origin.authority_file.clone_from(&self.origin_ca);
-        Some(origin)
+        let Some(origin) = origin(&self.origin, self.via.as_deref()) else {
+            problems.tell(
+                "origin",
+                format!(
+                    "`{}` is not http://HOST[:PORT] or https://HOST[:PORT]",
+                    self.origin
+                ),
+            );
+            return OriginAddress::default();
+        };
+        problems.require(
+            self.origin_ca.is_none() || origin.tls && self.via.is_none(),
+            "origin-ca",
+            "it is for an https origin that is reached without `via`",
+        );
+        OriginAddress {
+            authority_file: self.origin_ca.clone(),
+            ..origin
+        }
     }
 
     fn clients(
         &self,
         variable: &impl Fn(&str) -> Option<String>,
-        problems: &mut Vec<String>,
+        problems: &mut Problems,
     ) -> Vec<Credentials> {
         if self.clients.is_empty() {
-            problems
-                .push("client: nobody may use this gateway; name at least one access key".into());
+            problems.tell_with(
+                "client",
+                "nobody may use this gateway",
+                "name at least one access key in a [[client]] table",
+            );
         }
         let mut names = BTreeSet::new();
-        let mut clients = Vec::new();
-        for (number, options) in self.clients.iter().enumerate() {
-            let place = format!("client {}", number + 1);
-            if let Some(pair) = options.resolve(&place, None, variable, problems) {
-                if !names.insert(pair.access_key.clone()) {
-                    problems.push(format!("{place}: `{}` is there twice", pair.access_key));
-                }
-                clients.push(pair);
-            }
-        }
-        clients
+        problems.within("client", |problems| {
+            let numbered = self.clients.iter().enumerate();
+            let pairs = numbered.filter_map(|(index, options)| {
+                problems.within(index, |problems| {
+                    let name = options.access_key.as_ref().filter(|name| !name.is_empty());
+                    if let Some(name) = name
+                        && !names.insert(name)
+                    {
+                        let what = format!("another client has `{name}` already");
+                        problems.tell("access-key", what);
+                    }
+                    options.resolve(None, variable, problems)
+                })
+            });
+            pairs.collect()
+        })
     }
 
     /// For each key the ring that writes under it and reads under all.
     fn rings(
         &self,
         variable: &impl Fn(&str) -> Option<String>,
-        problems: &mut Vec<String>,
+        problems: &mut Problems,
     ) -> BTreeMap<String, Arc<KeyRing>> {
+        let mut names = BTreeSet::new();
+        let mut sources = Vec::new();
         let mut keys: BTreeMap<String, WrappingKey> = BTreeMap::new();
-        for options in &self.keys {
-            match wrapping_key(options, variable) {
-                Ok(key) => {
-                    if keys.insert(options.name.clone(), key).is_some() {
-                        problems.push(format!("key `{}` is there twice", options.name));
+        problems.within("key", |problems| {
+            for (index, options) in self.keys.iter().enumerate() {
+                let name = &options.name;
+                problems.within(index, |problems| {
+                    problems.require(!name.is_empty(), "name", "a key has a name");
+                    if !name.is_empty() && !names.insert(name) {
+                        problems.tell("name", format!("another key has `{name}` already"));
+                    }
+                    match KeySource::of(options) {
+                        Ok(source) => sources.push((index, name, source)),
+                        Err(why) => problems.tell("", why),
+                    }
+                });
+            }
+            for programs in [false, true] {
+                // None is run where something is wrong: one of its arguments may have been left out.
+                if programs && !problems.none_yet() {
+                    break;
+                }
+                let some = sources.iter();
+                for (index, name, source) in some.filter(|(.., from)| from.is_program() == programs)
+                {
+                    match source.read(variable) {
+                        Ok(key) => {
+                            keys.insert((*name).clone(), key);
+                        }
+                        Err(why) => {
+                            problems.within(*index, |problems| problems.tell(source.key(), why));
+                        }
                     }
                 }
-                Err(problem) => problems.push(problem),
             }
-        }
+        });
         let ring = |key: &WrappingKey| Arc::new(KeyRing::new(key.clone(), keys.values().cloned()));
         keys.iter()
             .map(|(name, key)| (name.clone(), ring(key)))
             .collect()
     }
 
-    fn bucket_rules(
-        &self,
-        rings: &BTreeMap<String, Arc<KeyRing>>,
-        problems: &mut Vec<String>,
-    ) -> Vec<BucketRule> {
+    fn bucket_rules(&self, rings: &BTreeMap<String, Arc<KeyRing>>) -> Vec<BucketRule> {
         if self.buckets.is_empty() {
             return vec![BucketRule {
                 name: "*".into(),
@@ -295,78 +350,110 @@ impl GatewayOptions {
                 encryption: None,
             }];
         }
-        let mut rules: Vec<BucketRule> = Vec::new();
-        for options in &self.buckets {
-            let rule = BucketRule {
-                name: options.name.clone(),
-                origin: options
-                    .origin
-                    .clone()
-                    .unwrap_or_else(|| options.name.clone()),
-                encryption: options
-                    .encrypt
-                    .as_ref()
-                    .and_then(|name| rings.get(name))
-                    .map(|ring| Encryption {
-                        ring: Arc::clone(ring),
-                    }),
-            };
-            if let Some(name) = &options.encrypt
-                && !self.keys.iter().any(|key| key.name == *name)
-            {
-                problems.push(format!("bucket `{}`: there is no key `{name}`", rule.name));
-            }
-            if rule.name == "*" && rule.origin != "*" {
-                problems.push("bucket `*`: every name stays its own; leave out `origin`".into());
-            }
-            if rules
-                .iter()
-                .any(|other| other.name == rule.name || other.origin == rule.origin)
-            {
-                problems.push(format!("bucket `{}` is there twice", rule.name));
-            }
-            rules.push(rule);
-        }
-        rules
+        let rules = self.buckets.iter().map(|options| BucketRule {
+            name: options.name.clone(),
+            origin: options.at_origin().to_owned(),
+            encryption: options
+                .encrypt
+                .as_ref()
+                .and_then(|name| rings.get(name))
+                .map(|ring| Encryption {
+                    ring: Arc::clone(ring),
+                }),
+        });
+        rules.collect()
     }
 
-    fn form_rules(&self, buckets: &[BucketRule], problems: &mut Vec<String>) -> Vec<FormRule> {
-        let mut rules = Vec::new();
-        for options in &self.forms {
-            if !options.path.starts_with('/') {
-                problems.push(format!("form `{}`: a path starts with `/`", options.path));
+    fn judge_buckets(&self, problems: &mut Problems) {
+        let keys = || self.keys.iter().map(|key| key.name.as_str());
+        let (mut names, mut at_origin) = (BTreeSet::new(), BTreeSet::new());
+        problems.within("bucket", |problems| {
+            for (index, options) in self.buckets.iter().enumerate() {
+                problems.within(index, |problems| {
+                    let name = options.name.as_str();
+                    problems.require(!name.is_empty(), "name", "a bucket has a name");
+                    if let Some(key) = &options.encrypt {
+                        judge_name(problems, "encrypt", key, ("key", keys()));
+                    }
+                    let origin = options.at_origin();
+                    if name == "*" && origin != "*" {
+                        problems.tell_with(
+                            "origin",
+                            "of `*` every name stays its own",
+                            "leave it out",
+                        );
+                    }
+                    if !name.is_empty() && !names.insert(name) {
+                        problems.tell("name", format!("another bucket has `{name}` already"));
+                    } else if !origin.is_empty() && !at_origin.insert(origin) {
+                        let key = options.origin.as_ref().map_or("name", |_| "origin");
+                        let what = format!("another bucket is `{origin}` at the store already");
+                        problems.tell(key, what);
+                    }
+                });
             }
-            let known = |rule: &BucketRule| rule.name == options.bucket || rule.name == "*";
-            if !buckets.iter().any(known) {
-                problems.push(format!(
-                    "form `{}`: no bucket `{}` is served",
-                    options.path, options.bucket
-                ));
-            }
-            rules.push(FormRule {
-                path: options.path.clone(),
-                bucket: options.bucket.clone(),
-                prefix: options.prefix.clone().unwrap_or_default(),
+        });
+    }
+
+    fn form_rules(&self, problems: &mut Problems) -> Vec<FormRule> {
+        let buckets = || self.buckets.iter().map(|bucket| bucket.name.as_str());
+        let serves_all = self.buckets.is_empty() || buckets().any(|name| name == "*");
+        problems.within("form", |problems| {
+            let numbered = self.forms.iter().enumerate();
+            let rules = numbered.map(|(index, options)| {
+                problems.within(index, |problems| {
+                    if !options.path.starts_with('/') {
+                        let what = format!("`{}` does not begin with `/`", options.path);
+                        problems.tell("path", what);
+                    }
+                    if !serves_all {
+                        let given = ("bucket", buckets());
+                        judge_name(problems, "bucket", &options.bucket, given);
+                    }
+                });
+                FormRule {
+                    path: options.path.clone(),
+                    bucket: options.bucket.clone(),
+                    prefix: options.prefix.clone().unwrap_or_default(),
+                }
             });
-        }
-        rules
+            rules.collect()
+        })
     }
 }
 
-/// `http://HOST[:PORT]` or `https://HOST[:PORT]`.
-fn origin(text: &str, via: Option<&str>, problems: &mut Vec<String>) -> Option<OriginAddress> {
-    let uri = text.parse::<http::Uri>().ok();
-    let scheme = uri.as_ref().and_then(|uri| uri.scheme_str());
-    let authority = uri.as_ref().and_then(|uri| uri.authority());
-    let path = uri.as_ref().map_or("", |uri| uri.path());
-    let (Some(scheme @ ("http" | "https")), Some(authority), "/" | "") = (scheme, authority, path)
-    else {
-        problems.push(format!(
-            "origin: `{text}` is not http://HOST[:PORT] or https://HOST[:PORT]"
-        ));
-        return None;
+/// Tells of a name that no table of a list has. Where one of them has none, that is told already, and it may be the one that is
+/// meant.
+fn judge_name<'a>(
+    problems: &mut Problems,
+    key: &str,
+    name: &str,
+    (list, given): (&str, impl Iterator<Item = &'a str>),
+) {
+    let known: Vec<&str> = given.collect();
+    if known.contains(&name) || known.contains(&"") {
+        return;
+    }
+    let hint = match document::nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None if known.is_empty() => "write one".to_owned(),
+        None => format!("known are `{}`", known.join("`, `")),
     };
-    let tls = scheme == "https";
+    problems.tell_with(key, format!("no [[{list}]] has the name `{name}`"), hint);
+}
+
+/// `http://HOST[:PORT]` or `https://HOST[:PORT]`.
+fn origin(text: &str, via: Option<&str>) -> Option<OriginAddress> {
+    let uri = text.parse::<http::Uri>().ok()?;
+    let authority = uri.authority()?;
+    let tls = match uri.scheme_str()? {
+        "http" => false,
+        "https" => true,
+        _ => return None,
+    };
+    if !matches!(uri.path(), "/" | "") {
+        return None;
+    }
     let usual = if tls { 443 } else { 80 };
     let port = authority.port_u16().unwrap_or(usual);
     let host = authority.host();
@@ -378,6 +465,7 @@ fn origin(text: &str, via: Option<&str>, problems: &mut Vec<String>) -> Option<O
             format!("{host}:{port}")
         },
         via: via.map_or_else(|| format!("{host}:{port}"), str::to_owned),
+        relayed: via.is_some(),
         tls,
         authority_file: None,
     })
@@ -386,48 +474,72 @@ fn origin(text: &str, via: Option<&str>, problems: &mut Vec<String>) -> Option<O
 // === impl CredentialOptions ===
 
 impl CredentialOptions {
+    /// `usual` are the variables of a pair for which no options are needed: the store's.
     fn resolve(
         &self,
-        place: &str,
         usual: Option<(&str, &str)>,
         variable: &impl Fn(&str) -> Option<String>,
-        problems: &mut Vec<String>,
+        problems: &mut Problems,
     ) -> Option<Credentials> {
-        let access_key = self
-            .access_key
-            .clone()
-            .or_else(|| usual.and_then(|(name, _)| variable(name)));
+        let filled = |text: &String| !text.is_empty();
+        let whose = if usual.is_some() {
+            "for the store"
+        } else {
+            "for this client"
+        };
+        let found = usual.and_then(|(name, _)| variable(name));
+        let access_key = self.access_key.clone().or(found).filter(filled);
+        if access_key.is_none() {
+            let hint = match usual {
+                Some((name, _)) => format!("set access-key, or {name} in the environment"),
+                None => "set access-key".to_owned(),
+            };
+            problems.tell_with(
+                "access-key",
+                format!("there is no access key {whose}"),
+                hint,
+            );
+        }
+        let mut tell = |key: &str, what: String, hint: &str| {
+            problems.tell_with(key, what, hint);
+            None
+        };
         let secret_key = match (&self.secret_env, &self.secret_file) {
-            (Some(_), Some(_)) => {
-                problems.push(format!(
-                    "{place}: secret-env and secret-file exclude each other"
-                ));
-                return None;
-            }
+            (Some(_), Some(_)) => tell(
+                "secret-file",
+                "secret-env says where the secret is already".to_owned(),
+                "leave out one of the two",
+            ),
             (None, Some(path)) => match std::fs::read_to_string(path) {
-                Ok(text) => text.lines().next().map(|line| line.trim().to_owned()),
+                Ok(text) => {
+                    let line = text.lines().next().map(|line| line.trim().to_owned());
+                    line.filter(filled).or_else(|| {
+                        let what = format!("`{}` has an empty first line", path.display());
+                        tell("secret-file", what, "put the secret there")
+                    })
+                }
                 Err(error) => {
-                    problems.push(format!(
-                        "{place}: cannot read `{}`: {error}",
-                        path.display()
-                    ));
-                    return None;
+                    let what = format!("cannot read `{}`: {error}", path.display());
+                    problems.tell("secret-file", what);
+                    None
                 }
             },
-            (Some(name), None) => variable(name),
-            (None, None) => usual.and_then(|(_, name)| variable(name)),
+            (Some(name), None) => variable(name).filter(filled).or_else(|| {
+                let what = format!("`{name}` is not set in the environment, or empty");
+                tell("secret-env", what, "put the secret there")
+            }),
+            (None, None) => {
+                let found = usual.and_then(|(_, name)| variable(name)).filter(filled);
+                found.or_else(|| {
+                    let hint = "name where it is by secret-env or secret-file";
+                    let hint = match usual {
+                        Some((_, name)) => format!("{hint}, or set {name} in the environment"),
+                        None => hint.to_owned(),
+                    };
+                    tell("secret-env", format!("there is no secret {whose}"), &hint)
+                })
+            }
         };
-        let filled = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
-        if !filled(&access_key) {
-            let hint = usual.map_or_else(String::new, |(name, _)| format!(", or set {name}"));
-            problems.push(format!("{place}: no access key; set access-key{hint}"));
-        }
-        if !filled(&secret_key) {
-            let hint = usual.map_or_else(String::new, |(_, name)| format!(", or set {name}"));
-            problems.push(format!(
-                "{place}: no secret; set secret-env or secret-file to where one is{hint}"
-            ));
-        }
         Some(Credentials {
             access_key: access_key?,
             secret_key: secret_key?,
@@ -435,10 +547,19 @@ impl CredentialOptions {
     }
 }
 
+// === impl BucketOptions ===
+
+impl BucketOptions {
+    /// What the origin calls it.
+    fn at_origin(&self) -> &str {
+        self.origin.as_ref().unwrap_or(&self.name)
+    }
+}
+
 // === impl LimitOptions ===
 
 impl LimitOptions {
-    fn resolve(&self, problems: &mut Vec<String>) -> Limits {
+    fn resolve(&self, problems: &mut Problems) -> Limits {
         let limits = Limits {
             // S3's own: 5 TiB.
             object: self.object.unwrap_or(Bytes::mib(5 << 20)).get(),
@@ -450,19 +571,23 @@ impl LimitOptions {
             connections: self.connections.unwrap_or(1024),
             stall: self.stall.map_or(Duration::from_mins(1), Span::get),
         };
-        if limits.request_memory < (16 << 20) {
-            // Two parts of at least 5 MiB, and room for what is in between.
-            problems.push("limits.request-memory is below 16 MiB".into());
-        }
-        if limits.parallel < 2 {
-            problems.push("limits.parallel is below 2".into());
-        }
-        if limits.connections == 0 {
-            problems.push("limits.connections is 0".into());
-        }
-        if limits.stall.is_zero() {
-            problems.push("limits.stall is 0 s: every request would fail".into());
-        }
+        // Two parts of at least 5 MiB, and room for what is in between.
+        problems.require(
+            limits.request_memory >= (16 << 20),
+            "request-memory",
+            "it is 16 MiB or more: that holds two parts",
+        );
+        problems.require(limits.parallel >= 2, "parallel", "it is 2 or more");
+        problems.require(
+            limits.connections > 0,
+            "connections",
+            "with 0 nobody could connect",
+        );
+        problems.require(
+            !limits.stall.is_zero(),
+            "stall",
+            "with 0 s every request would fail",
+        );
         limits
     }
 }

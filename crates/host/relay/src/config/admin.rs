@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
+use document::Problems;
 use profile::{ProfileSet, TcpProfile};
 use serde::{Deserialize, Serialize};
 
 use super::front::{parse_all, parse_listen};
 use crate::Cidr;
-use crate::document::Problems;
 
 /// Where metrics, health and state can be asked for.
 #[derive(Clone, Debug, Eq, PartialEq)]

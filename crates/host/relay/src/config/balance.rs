@@ -3,13 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use document::Problems;
 use profile::Setting;
 use serde::{Deserialize, Serialize};
 use units::Span;
 
 use super::Target;
 use super::front::{each, span};
-use crate::document::Problems;
 
 /// The targets of a relay beside its first, and how connections are shared out.
 #[derive(Clone, Debug, Eq, PartialEq)]

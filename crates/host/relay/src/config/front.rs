@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use document::Problems;
 use profile::ProfileSet;
 use units::{Rate, Span};
 
 use super::{BalanceOptions, Destination, Front, profile_named};
 use crate::Cidr;
-use crate::document::Problems;
 
 /// Loopback and private networks (RFC 1918, RFC 4193, RFC 4291 §2.5.6): a relay serves a site by default,
 /// never the Internet.

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use document::Problems;
 use profile::ProfileSet;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Rate, Span};
@@ -9,7 +10,6 @@ use super::{
     BalanceOptions, Expect, Front, HttpRelay, Limits, PoolLimits, Priming, Target, TlsSideOptions,
     Upstream,
 };
-use crate::document::Problems;
 
 /// A relay as it is written: text and numbers, everything optional that has a default.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

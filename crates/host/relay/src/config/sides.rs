@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
+use document::Problems;
 use profile::TlsProfile;
 use serde::{Deserialize, Serialize};
-
-use crate::document::Problems;
 
 /// TLS on a relay's two sides.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use document::Problems;
 use profile::ProfileSet;
 use serde::{Deserialize, Serialize};
 use units::{Rate, Span};
 
 use super::front::{WrittenFront, above_zero, parse_all, span};
 use super::{BalanceOptions, Destination, Front, Reach};
-use crate::document::Problems;
 use crate::proxy_protocol::Version;
 
 /// One listener and the service behind it, whatever it speaks.

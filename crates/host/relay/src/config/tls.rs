@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use document::Problems;
 use profile::{ProfileSet, TlsProfile};
 use serde::{Deserialize, Serialize};
 use units::{Rate, Span};
@@ -10,7 +11,6 @@ use units::{Rate, Span};
 use super::front::{WrittenFront, above_zero, span};
 use super::sides::{TlsCertificate, TlsSideOptions, TlsSides, Upstream};
 use super::{BalanceOptions, Front, Target, resolve_all};
-use crate::document::Problems;
 
 /// One listener and the service behind it, with TLS on at least one side.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use document::Problems;
 use http::Uri;
 use serde::{Deserialize, Serialize};
 use units::LossRate;
 
 use super::{HTTPS, TlsServer};
-use crate::document::Problems;
 
 /// Where traces of connections and requests go.
 #[derive(Clone, Debug, Eq, PartialEq)]

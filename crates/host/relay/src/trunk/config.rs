@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use document::Problems;
 use profile::{RawTcpProfile, TcpProfile};
 use serde::{Deserialize, Serialize};
 use trunk::{DigestKind, Guard, Padding};
@@ -17,7 +18,6 @@ use units::{Bytes, Span};
 use super::admission::TargetRules;
 use super::shield::Security;
 use crate::config::{own_profiles, resolve_all};
-use crate::document::{self, Problems};
 use crate::{Cidr, ConfigError, Target};
 pub use manners::{DigestOption, GuardOptions, PaddingOptions};
 pub use options::{

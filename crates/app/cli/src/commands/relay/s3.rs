@@ -9,9 +9,7 @@ mod line;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gateway::config::{
-    BucketOptions, ClientOptions, Config, FormOptions, GatewayOptions, OriginAddress,
-};
+use gateway::config::{BucketOptions, ClientOptions, Config, FormOptions, GatewayOptions};
 use gateway::{Server, ServerError};
 use relay::{HttpOptions, Order, PoolOptions, PrimeOptions, RunError, TlsSideOptions};
 use serde::Serialize;
@@ -19,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::arguments::Switch;
 use super::voice::Speech;
-use super::{attend, supervisor, text};
+use super::{attend, misconfigured, supervisor, text};
 use crate::failure::{Blame as _, Failure};
 use crate::output;
 use arguments::RelayS3;
@@ -44,28 +42,48 @@ enum ServeError {
 }
 
 pub(crate) fn run(arguments: &RelayS3) -> Result<ExitCode, Failure> {
-    let options = match &arguments.config {
-        Some(path) => GatewayOptions::from_toml(&text(path)?).usage(format!(
-            "`{}` is no configuration of a gateway",
-            path.display()
-        ))?,
-        None => options(arguments)?,
-    };
     if arguments.print_config {
-        output::data(&options.to_toml().bug("cannot write the configuration")?)?;
+        let file = written(arguments)?.to_toml();
+        output::data(&file.bug("cannot write the configuration")?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut config = options
-        .resolve(|name| std::env::var(name).ok())
-        .usage("this gateway cannot be")?;
-    config.path_rate = arguments.path_rate;
-    let hop = match options.via {
-        Some(_) => None,
-        None => Some(hop(arguments, &config.origin)?),
+    let config = config(arguments)?;
+    let hop = if config.origin.relayed {
+        None
+    } else {
+        Some(hop(arguments, &config)?)
     };
     attend(arguments.json, None, |runtime, voice, signals| {
         let said = Arc::new(voice.listener());
         runtime.block_on(serve(config, hop, said, signals.stop()))
+    })
+}
+
+/// The gateway as a file would say it. Secrets stay where they are.
+fn written(arguments: &RelayS3) -> Result<GatewayOptions, Failure> {
+    let Some(path) = &arguments.config else {
+        return options(arguments);
+    };
+    let file =
+        GatewayOptions::from_toml(&text(path)?).map_err(|error| misconfigured(error, path))?;
+    Ok(GatewayOptions {
+        path_rate: arguments.path_rate.or(file.path_rate),
+        ..file
+    })
+}
+
+/// The gateway with its secrets.
+fn config(arguments: &RelayS3) -> Result<Config, Failure> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let Some(path) = &arguments.config else {
+        let options = options(arguments)?;
+        return options.resolve(variable).usage("this gateway cannot be");
+    };
+    let file = Config::from_toml(&text(path)?, variable);
+    let file = file.map_err(|error| misconfigured(error, path))?;
+    Ok(Config {
+        path_rate: arguments.path_rate.or(file.path_rate),
+        ..file
     })
 }
 
@@ -122,14 +140,15 @@ async fn serve(
 }
 
 /// The relay on loopback that leads to the store.
-fn hop(arguments: &RelayS3, origin: &OriginAddress) -> Result<relay::Config, Failure> {
+fn hop(arguments: &RelayS3, config: &Config) -> Result<relay::Config, Failure> {
     const LOOPBACK: &str = "127.0.0.1:0";
     let why = "the way to this store cannot be";
+    let origin = &config.origin;
     relay::Config::http(HttpOptions {
         listen: LOOPBACK.into(),
         target: origin.via.clone(),
         server_profile: Some(arguments.server_profile.clone()),
-        path_rate: arguments.path_rate,
+        path_rate: config.path_rate,
         tls: TlsSideOptions {
             upstream: Some(if origin.tls {
                 relay::Upstream::Tls
@@ -200,6 +219,7 @@ fn options(arguments: &RelayS3) -> Result<GatewayOptions, Failure> {
         region: arguments.region.clone(),
         domains: arguments.domain.clone(),
         manage_buckets: arguments.manage_buckets.then_some(true),
+        path_rate: arguments.path_rate,
         clients: vec![ClientOptions {
             access_key: arguments.client.clone(),
             secret_env: Some(arguments.client_secret_env.clone()),

@@ -1,10 +1,9 @@
 //! How a trunk keeps its connections hot, and when it makes room for others: as they are written.
 
+use document::Problems;
 use serde::{Deserialize, Serialize};
 use trunk::{DigestKind, Guard, Padding};
 use units::{Bytes, LossRate, Rate, Span};
-
-use crate::document::Problems;
 
 /// See [`Padding`].
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use document::Problems;
 use profile::ProfileSet;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, Span};
@@ -13,7 +14,6 @@ use super::manners::{DigestOption, GuardOptions, PaddingOptions};
 use super::{End, FarEnd, NearEnd, TrunkLimits, TrunkListener};
 use crate::config::front::{PRIVATE, above_zero, parse, parse_all, parse_listen, span};
 use crate::config::{profile_named, resolve_all};
-use crate::document::Problems;
 use crate::trunk::admission::{TargetRule, TargetRules};
 use crate::trunk::identity::Pin;
 use crate::trunk::shield::Security;

@@ -52,6 +52,28 @@ fn a_printed_configuration_reads_back_as_itself() {
 }
 
 #[test]
+fn everything_that_is_wrong_is_told_with_its_line() {
+    let text = "[[near]]\nvia = [\"site-b\"]\n[[near.listeners]]\nlisten = \"6000\"\nto = \"aix\"\nallw = []\n";
+    let error = TrunkConfig::from_toml(text).unwrap_err();
+    let told = error.problems().iter();
+    let told: Vec<_> = told
+        .map(|problem| {
+            let line = problem.position.as_ref().map_or(0, |at| at.line);
+            (line, problem.key.as_str())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (2, "near.via"),
+            (4, "near.listeners.listen"),
+            (5, "near.listeners.to"),
+            (6, "near.listeners.allw"),
+        ]
+    );
+}
+
+#[test]
 fn a_far_end_that_may_open_nothing_is_refused() {
     let found = problems("[[far]]\nlisten = \"0.0.0.0:7000\"\n");
     assert!(

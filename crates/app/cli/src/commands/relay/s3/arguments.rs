@@ -89,7 +89,8 @@ pub(crate) struct RelayS3 {
     #[arg(long, value_name = "SIZE", conflicts_with = "via")]
     pub(crate) hot_window: Option<Bytes>,
 
-    /// The path's rate, such as "1 Gbit/s": the store's side is paced at it.
+    /// The path's rate, such as "1 Gbit/s": the store's side is paced at it. Until the path has shown a rate of
+    /// its own, large objects are cut for this one.
     #[arg(long, value_name = "RATE", conflicts_with = "via")]
     pub(crate) path_rate: Option<Rate>,
 

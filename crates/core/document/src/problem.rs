@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::Step;
+use crate::Step;
 
 /// A configuration cannot be used: everything that is wrong with it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -41,23 +41,27 @@ pub struct Position {
 }
 
 /// Collects what is wrong with what options mean, with the place of each.
+///
+/// Keys are those of the table or the element that [`Problems::within`] has gone into.
 #[derive(Debug, Default)]
-pub(crate) struct Problems {
+pub struct Problems {
     within: Vec<Step>,
     found: Vec<Found>,
+    /// The options are only a part of what their file says.
+    in_part: bool,
 }
 
 /// A problem and where its value would be written.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(super) place: Vec<Step>,
-    pub(super) problem: Problem,
+    pub(crate) place: Vec<Step>,
+    pub(crate) problem: Problem,
 }
 
 // === impl ConfigError ===
 
 impl ConfigError {
-    pub(super) fn new(problems: Vec<Problem>) -> Self {
+    pub(crate) fn new(problems: Vec<Problem>) -> Self {
         Self {
             problems,
             file: None,
@@ -127,7 +131,7 @@ impl std::error::Error for ConfigError {}
 // === impl Problem ===
 
 impl Problem {
-    pub(super) fn new(place: &[Step], what: impl Into<String>, hint: Option<String>) -> Self {
+    pub(crate) fn new(place: &[Step], what: impl Into<String>, hint: Option<String>) -> Self {
         let keys = place.iter().filter_map(|step| match step {
             Step::Key(key) => Some(key.as_str()),
             Step::Index(_) => None,
@@ -141,7 +145,7 @@ impl Problem {
     }
 
     /// The same, found where `span` is in `text`.
-    pub(super) fn at(self, text: &str, span: Range<usize>) -> Self {
+    pub(crate) fn at(self, text: &str, span: Range<usize>) -> Self {
         Self {
             position: Some(Position::of(text, span)),
             ..self
@@ -199,12 +203,16 @@ impl fmt::Display for Position {
 // === impl Problems ===
 
 impl Problems {
+    /// With options that are all that their file says, or only a part of it.
+    pub(crate) fn with(in_part: bool) -> Self {
+        Self {
+            in_part,
+            ..Self::default()
+        }
+    }
+
     /// What `look` finds is in this table, or in this element of a list.
-    pub(crate) fn within<R>(
-        &mut self,
-        step: impl Into<Step>,
-        look: impl FnOnce(&mut Self) -> R,
-    ) -> R {
+    pub fn within<R>(&mut self, step: impl Into<Step>, look: impl FnOnce(&mut Self) -> R) -> R {
         self.within.push(step.into());
         let seen = look(self);
         self.within.pop();
@@ -212,7 +220,7 @@ impl Problems {
     }
 
     /// The same, several steps down.
-    pub(crate) fn at<R>(&mut self, place: Vec<Step>, look: impl FnOnce(&mut Self) -> R) -> R {
+    pub fn at<R>(&mut self, place: Vec<Step>, look: impl FnOnce(&mut Self) -> R) -> R {
         let depth = self.within.len();
         self.within.extend(place);
         let seen = look(self);
@@ -221,29 +229,31 @@ impl Problems {
     }
 
     /// Notes what is wrong with the value of `key`: a key, several joined by dots, or none for the table itself.
-    pub(crate) fn tell(&mut self, key: &str, what: impl Into<String>) {
+    pub fn tell(&mut self, key: &str, what: impl Into<String>) {
         self.note(key, what.into(), None);
     }
 
     /// The same with the next step.
-    pub(crate) fn tell_with(
-        &mut self,
-        key: &str,
-        what: impl Into<String>,
-        hint: impl Into<String>,
-    ) {
+    pub fn tell_with(&mut self, key: &str, what: impl Into<String>, hint: impl Into<String>) {
         self.note(key, what.into(), Some(hint.into()));
     }
 
     /// [`Self::tell`] where something does not hold.
-    pub(crate) fn require(&mut self, holds: bool, key: &str, sentence: &str) {
+    pub fn require(&mut self, holds: bool, key: &str, sentence: &str) {
         if !holds {
             self.tell(key, sentence);
         }
     }
 
+    /// Whether nothing is wrong so far, nor with the text that the options were read from.
+    ///
+    /// What does more than look waits for this, such as running a program: one of its arguments may have been left out.
+    pub fn none_yet(&self) -> bool {
+        self.found.is_empty() && !self.in_part
+    }
+
     /// What options mean, or all that was found.
-    pub(crate) fn or<C>(self, meant: C) -> Result<C, ConfigError> {
+    pub fn or<C>(self, meant: C) -> Result<C, ConfigError> {
         if self.found.is_empty() {
             return Ok(meant);
         }
@@ -251,7 +261,7 @@ impl Problems {
         Err(ConfigError::new(found.map(|found| found.problem).collect()))
     }
 
-    pub(super) fn into_found(self) -> Vec<Found> {
+    pub(crate) fn into_found(self) -> Vec<Found> {
         self.found
     }
 
@@ -265,7 +275,7 @@ impl Problems {
 }
 
 /// The known word that was probably meant: a third of its letters may be wrong, and two in any case.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (word.chars().count() / 3).max(2);
     let distances = known
         .into_iter()

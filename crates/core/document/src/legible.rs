@@ -11,30 +11,30 @@ use toml::de::DeTable;
 use toml_parser::Source;
 use toml_parser::lexer::{Token, TokenKind};
 
-use super::problem::Problem;
+use crate::problem::Problem;
 
 /// Each is shown with its line, and who has more of them has no TOML in mind.
-pub(super) const MOST: usize = 20;
+pub(crate) const MOST: usize = 20;
 
 /// What of a file can be read.
 #[derive(Debug)]
-pub(super) struct Legible<'t> {
+pub(crate) struct Legible<'t> {
     /// The file, with blanks in the place of what cannot.
-    pub(super) text: Cow<'t, str>,
+    pub(crate) text: Cow<'t, str>,
     /// What is wrong.
-    pub(super) told: Vec<(Range<usize>, Problem)>,
+    pub(crate) told: Vec<(Range<usize>, Problem)>,
     /// What was left out and is nowhere else.
-    pub(super) lost: Vec<Lost>,
+    pub(crate) lost: Vec<Lost>,
     /// There was too much, and the rest was not judged.
-    pub(super) given_up: bool,
+    pub(crate) given_up: bool,
 }
 
 /// Text that was left out.
 #[derive(Debug)]
-pub(super) struct Lost {
-    pub(super) span: Range<usize>,
+pub(crate) struct Lost {
+    pub(crate) span: Range<usize>,
     /// The table that it was in, by where its head ends, which is 0 for the root; `None` where the head was lost as well.
-    pub(super) table: Option<usize>,
+    pub(crate) table: Option<usize>,
 }
 
 /// A key with its value, a table's head, a comment or an empty line; with the end of its line.
@@ -58,7 +58,7 @@ struct Head {
 // === impl Legible ===
 
 impl<'t> Legible<'t> {
-    pub(super) fn of(text: &'t str) -> Self {
+    pub(crate) fn of(text: &'t str) -> Self {
         let mut legible = Self {
             text: Cow::Borrowed(text),
             told: Vec::new(),

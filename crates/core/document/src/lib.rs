@@ -3,6 +3,9 @@
 //! The structures that `serde` fills say what a file may hold. `serde` stops at the first thing that does not fit: that is
 //! noted and left out, and the file read again, until the rest fits. Then what its values mean is asked, and what is
 //! wrong with that goes beside it. Before all that, what is no TOML is left out as well.
+//!
+//! [`read`] does all of it. Whoever asks what values mean notes what is wrong in [`Problems`], by key: the same serves options
+//! that come from a command line, which have keys and no lines.
 
 mod legible;
 mod problem;
@@ -19,8 +22,7 @@ use toml::de::{DeTable, DeValue};
 
 use legible::{Legible, Lost};
 use problem::Found;
-pub use problem::{ConfigError, Position, Problem};
-pub(crate) use problem::{Problems, nearest};
+pub use problem::{ConfigError, Position, Problem, Problems, nearest};
 use reader::{Fault, Kind, Reader};
 
 /// Who has written so much that does not fit has another file in mind.
@@ -28,8 +30,10 @@ const MOST: usize = 100;
 
 /// A step from a table or a list to something in it.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Step {
+pub enum Step {
+    /// A key of a table.
     Key(String),
+    /// An element of a list, from 0 on.
     Index(usize),
 }
 
@@ -44,7 +48,10 @@ struct Struck {
 }
 
 /// Reads a file's text and asks what it means; or tells everything that is wrong with it.
-pub(crate) fn read<O: DeserializeOwned, C>(
+///
+/// `resolve` is asked whenever the text can be read at all, also where some of it does not fit and is left out: what it finds
+/// wrong only because of that is not told.
+pub fn read<O: DeserializeOwned, C>(
     text: &str,
     resolve: impl FnOnce(O, &mut Problems) -> C,
 ) -> Result<C, ConfigError> {
@@ -57,7 +64,7 @@ pub(crate) fn read<O: DeserializeOwned, C>(
     };
     let lost = legible.lost;
     let (options, faults) = fit::<O>(&root, &lost);
-    let mut problems = Problems::default();
+    let mut problems = Problems::with(!(faults.is_empty() && legible.told.is_empty()));
     let meant = options.map(|options| resolve(options, &mut problems));
     let meaning = problems.into_found().into_iter();
     let unrelated = meaning.filter(|found| {
@@ -138,13 +145,23 @@ fn hides(lost: &Lost, found: &Found, root: &Spanned<DeValue<'_>>, text: &str) ->
     let (value, depth) = written(root, &found.place);
     if depth == found.place.len() && !value.get_ref().is_table() {
         let unread = text.get(lost.span.clone()).unwrap_or_default();
-        return names(value.get_ref()).any(|name| unread.contains(name));
+        return names(value.get_ref()).any(|name| says(unread, name));
     }
     let Some(table) = lost.table.and_then(|ends| table_ending(root, ends)) else {
         return true;
     };
     let (around, _) = found.place.split_at(depth);
     table.starts_with(around) || around.starts_with(&table)
+}
+
+/// Whether a text has this name in it, and not only as a part of another one.
+fn says(text: &str, name: &str) -> bool {
+    let is_of_name = |letter: char| letter.is_alphanumeric() || letter == '-' || letter == '_';
+    text.match_indices(name).any(|(begins, _)| {
+        let (before, rest) = text.split_at(begins);
+        let (_, behind) = rest.split_at(name.len());
+        !before.ends_with(is_of_name) && !behind.starts_with(is_of_name)
+    })
 }
 
 /// The texts of a value.

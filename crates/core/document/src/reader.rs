@@ -12,22 +12,22 @@ use serde::de::{
 use toml::Spanned;
 use toml::de::{DeInteger, DeString, DeTable, DeValue};
 
-use super::problem::{Problem, nearest};
-use super::{Step, Struck};
+use crate::problem::{Problem, nearest};
+use crate::{Step, Struck};
 
 /// Something that does not fit.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) kind: Kind,
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
     /// From the inside out.
     steps: Vec<Step>,
     span: Option<Range<usize>>,
     /// Where the key or the element begins that is to be left out; or where the table ends that misses a field.
-    pub(super) edge: Option<usize>,
+    pub(crate) edge: Option<usize>,
 }
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Missing(&'static str),
     UnknownKey {
         key: String,
@@ -42,7 +42,7 @@ pub(super) enum Kind {
 
 /// A value.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     value: &'a Spanned<DeValue<'a>>,
     struck: &'a Struck,
 }
@@ -71,7 +71,7 @@ struct Nothing;
 // === impl Reader ===
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(value: &'a Spanned<DeValue<'a>>, struck: &'a Struck) -> Self {
+    pub(crate) fn new(value: &'a Spanned<DeValue<'a>>, struck: &'a Struck) -> Self {
         Self { value, struck }
     }
 
@@ -323,12 +323,12 @@ impl Fault {
         self
     }
 
-    pub(super) fn span(&self) -> Range<usize> {
+    pub(crate) fn span(&self) -> Range<usize> {
         self.span.clone().unwrap_or_default()
     }
 
     /// Where it is; of a missing field where that would be.
-    pub(super) fn place(&self) -> Vec<Step> {
+    pub(crate) fn place(&self) -> Vec<Step> {
         let mut place: Vec<Step> = self.steps.iter().rev().cloned().collect();
         if let Kind::Missing(field) = self.kind {
             place.push(Step::from(field));
@@ -337,7 +337,7 @@ impl Fault {
     }
 
     /// Where a key that is not known would be if it were what was probably meant.
-    pub(super) fn meant(&self) -> Option<Vec<Step>> {
+    pub(crate) fn meant(&self) -> Option<Vec<Step>> {
         let Kind::UnknownKey { key, known } = &self.kind else {
             return None;
         };
@@ -346,7 +346,7 @@ impl Fault {
         Some(place)
     }
 
-    pub(super) fn problem(&self) -> Problem {
+    pub(crate) fn problem(&self) -> Problem {
         let meant = |word: &str, known: &[&'static str]| match nearest(word, known.iter().copied())
         {
             Some(meant) => format!("did you mean `{meant}`?"),

@@ -1,5 +1,7 @@
-use crate::trunk::TrunkConfig;
-use crate::{Config, ConfigError, ConfigOptions};
+mod relay;
+
+use crate::{ConfigError, read};
+use relay::{Relay, relay};
 
 /// One fault of each kind, and what is told of them.
 const FAULTY: &str = r#"# A relay that nobody could run.
@@ -33,13 +35,13 @@ keep-alive-probes = 200
 
 #[test]
 fn everything_is_told_at_once_with_line_caret_and_next_step() {
-    let error = Config::from_toml(FAULTY).unwrap_err().in_file("relay.toml");
-    assert_eq!(error.to_string(), include_str!("told.txt").trim_end());
+    let error = relay(FAULTY).unwrap_err().in_file("relay.toml");
+    assert_eq!(error.to_string(), include_str!("tests/told.txt").trim_end());
 }
 
 #[test]
 fn all_of_it_fits_one_line_for_an_event() {
-    let error = Config::from_toml(FAULTY).unwrap_err().in_file("relay.toml");
+    let error = relay(FAULTY).unwrap_err().in_file("relay.toml");
     let line = error.in_one_line();
     assert!(!line.contains('\n'), "{line}");
     for problem in error.problems() {
@@ -61,7 +63,7 @@ fn told(error: &ConfigError) -> Vec<(usize, &str)> {
 
 #[test]
 fn each_field_that_is_missing_is_named_once() {
-    let error = Config::from_toml("[[http]]\n[[tls]]\nlisten = 5\n").unwrap_err();
+    let error = relay("[[http]]\n[[tls]]\nlisten = 5\n").unwrap_err();
     assert_eq!(
         told(&error),
         [
@@ -78,25 +80,25 @@ fn what_only_follows_from_a_slip_is_not_told() {
     // The certificates are there, under another name; without them there is TLS on no side.
     let text = "[[tls]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\nupstream = \"plain\"\n\
         certifcates = [{ cert = \"a.pem\", key = \"a.key\" }]\n";
-    let error = Config::from_toml(text).unwrap_err();
+    let error = relay(text).unwrap_err();
     assert_eq!(told(&error), [(5, "tls.certifcates")]);
     let hint = error.problems()[0].hint.as_deref();
     assert_eq!(hint, Some("did you mean `certificates`?"));
     // Under its own name nothing is wrong.
-    Config::from_toml(&text.replace("certifcates", "certificates")).unwrap();
+    relay(&text.replace("certifcates", "certificates")).unwrap();
     // And without them that is said.
     let (bare, _) = text.split_at(text.find("certif").unwrap());
-    assert_eq!(told(&Config::from_toml(bare).unwrap_err()), [(1, "tls")]);
+    assert_eq!(told(&relay(bare).unwrap_err()), [(1, "tls")]);
 }
 
 #[test]
 fn a_table_in_the_place_of_a_list_and_the_other_way_round_are_told() {
     let text = "[http]\nlisten = \"127.0.0.1:1\"\n";
-    let error = Config::from_toml(text).unwrap_err();
+    let error = relay(text).unwrap_err();
     assert!(error.problems()[0].what.contains("wants a list"), "{error}");
     let text =
         "[[http]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\n[[http.pool]]\nmin-idle = 1\n";
-    let error = Config::from_toml(text).unwrap_err();
+    let error = relay(text).unwrap_err();
     assert!(
         error.problems()[0].what.contains("wants a table"),
         "{error}"
@@ -139,9 +141,12 @@ extends = "lan"
 
 #[test]
 fn what_is_no_toml_is_told_beside_everything_else() {
-    let error = Config::from_toml(ILLEGIBLE).unwrap_err();
+    let error = relay(ILLEGIBLE).unwrap_err();
     let error = error.in_file("relay.toml");
-    assert_eq!(error.to_string(), include_str!("illegible.txt").trim_end());
+    assert_eq!(
+        error.to_string(),
+        include_str!("tests/illegible.txt").trim_end()
+    );
 }
 
 #[test]
@@ -149,7 +154,7 @@ fn what_only_follows_from_what_is_no_toml_is_not_told() {
     // Each of these has one mistake, whatever of it looks like others.
     let sound =
         "[[http]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\n\n[http.pool]\nmin-idle = 1\n";
-    Config::from_toml(sound).unwrap();
+    relay(sound).unwrap();
     for (written, instead, line) in [
         // The target would be missing.
         ("target = \"a:1\"", "target = a:1", 3),
@@ -176,7 +181,7 @@ fn what_only_follows_from_what_is_no_toml_is_not_told() {
             7,
         ),
     ] {
-        let error = Config::from_toml(&sound.replace(written, instead)).unwrap_err();
+        let error = relay(&sound.replace(written, instead)).unwrap_err();
         assert_eq!(told(&error), [(line, "")], "{instead}: {error}");
     }
 }
@@ -184,32 +189,39 @@ fn what_only_follows_from_what_is_no_toml_is_not_told() {
 #[test]
 fn several_mistakes_within_one_list_are_told_at_once() {
     let text = "[[http]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\nallow = [\n  \"10.0.0.0/8\"\n  \"127.0.0.1\",\n          here,\n]\n";
-    let error = Config::from_toml(text).unwrap_err();
+    let error = relay(text).unwrap_err();
     assert_eq!(told(&error), [(6, ""), (7, "")], "{error}");
 }
 
 #[test]
 fn a_profile_whose_table_cannot_be_read_is_not_said_to_be_missing() {
     let text = "[[tcp]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\nserver-profile = \"office\"\n        client-profile = \"offfice\"\n[profiles.office\nextends = \"lan\"\n";
-    let error = Config::from_toml(text).unwrap_err();
+    let error = relay(text).unwrap_err();
     assert_eq!(told(&error), [(5, "tcp.client-profile"), (6, "")]);
+}
+
+#[test]
+fn a_name_is_not_the_one_that_could_not_be_read_because_it_is_a_part_of_it() {
+    let text = "[[tcp]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\nserver-profile = \"ice\"\n[profiles.office\n";
+    let error = relay(text).unwrap_err();
+    assert_eq!(told(&error), [(4, "tcp.server-profile"), (5, "")]);
 }
 
 #[test]
 fn a_file_that_is_no_toml_at_all_is_given_up() {
     let yaml = "http:\n  listen: 127.0.0.1:1\n".repeat(500);
-    let error = Config::from_toml(&yaml).unwrap_err();
+    let error = relay(&yaml).unwrap_err();
     let (last, all) = error.problems().split_last().unwrap();
     assert_eq!(all.len(), super::legible::MOST, "{error}");
     assert_eq!(last.hint.as_deref(), Some("is this a TOML file?"));
-    let brackets = Config::from_toml(&"a = [\n".repeat(5_000)).unwrap_err();
+    let brackets = relay(&"a = [\n".repeat(5_000)).unwrap_err();
     assert_eq!(brackets.problems().len(), all.len() + 1);
 }
 
 #[test]
 fn wide_letters_and_tabs_do_not_move_the_caret() {
     let text = "[[http]]\n\tlisten = \"ä\" # ö\n";
-    let error = Config::from_toml(text).unwrap_err();
+    let error = relay(text).unwrap_err();
     let shown = error.to_string();
     assert!(
         shown.contains("    2 | \tlisten = \"ä\" # ö\n      | \t         ^^^"),
@@ -218,46 +230,30 @@ fn wide_letters_and_tabs_do_not_move_the_caret() {
 }
 
 #[test]
-fn profiles_alone_are_read_by_the_same_reader() {
-    let text = "[profiles.office]\nextend = \"lan\"\nnagle = \"no\"\n";
-    let error = ConfigOptions::from_toml(text).unwrap_err();
-    assert_eq!(
-        told(&error),
-        [(2, "profiles.office.extend"), (3, "profiles.office.nagle")]
-    );
-}
-
-#[test]
-fn the_same_goes_for_trunks() {
-    let text = "[[near]]\nvia = [\"site-b\"]\n[[near.listeners]]\nlisten = \"6000\"\nto = \"aix\"\nallw = []\n";
-    let error = TrunkConfig::from_toml(text).unwrap_err();
-    assert_eq!(
-        told(&error),
-        [
-            (2, "near.via"),
-            (4, "near.listeners.listen"),
-            (5, "near.listeners.to"),
-            (6, "near.listeners.allw"),
-        ]
-    );
-}
-
-#[test]
-fn two_listeners_on_one_address_are_told_of_and_port_0_is_not() {
-    let relay = |kind: &str, port: u16| {
-        format!("[[{kind}]]\nlisten = \"127.0.0.1:{port}\"\ntarget = \"a:1\"\n")
-    };
-    let error = Config::from_toml(&(relay("tcp", 8080) + &relay("http", 8080))).unwrap_err();
-    assert_eq!(told(&error), [(2, "tcp.listen")]);
-    Config::from_toml(&(relay("tcp", 0) + &relay("http", 0))).unwrap();
-}
-
-#[test]
 fn a_file_of_nothing_but_slips_is_not_read_for_ever() {
     let keys: Vec<String> = (0..1_000)
         .map(|number| format!("key-{number} = 1"))
         .collect();
     let text = keys.join("\n");
-    let error = Config::from_toml(&text).unwrap_err();
+    let error = relay(&text).unwrap_err();
     assert_eq!(error.problems().len(), super::MOST);
+}
+
+#[test]
+fn whoever_asks_what_values_mean_hears_that_not_all_could_be_read() {
+    let sound = "[[tcp]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\n";
+    for (text, expected) in [
+        (sound.to_owned(), true),
+        (format!("{sound}listn = 1\n"), false),
+        (format!("{sound}to = here\n"), false),
+        (sound.replace("127.0.0.1:1", "here"), false),
+    ] {
+        let mut none = None;
+        let result = read(&text, |relay: Relay, problems| {
+            relay.resolve(problems);
+            none = Some(problems.none_yet());
+        });
+        assert_eq!(none, Some(expected), "{text}");
+        assert_eq!(result.is_ok(), expected, "{text}");
+    }
 }
