@@ -22,6 +22,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use units::Rate;
 
 use super::{ContentRange, Reading, content_range, range_header};
 use crate::failed::Failed;
@@ -371,12 +372,8 @@ impl Shared {
     /// The next range for a connection of this flight, as far as it is known; `None` where there is nothing left or no room.
     fn task(&self, flight: Option<Flight>) -> Option<Task> {
         let mut state = self.state();
-        // A path shows its rate only while something is under way. Once: who would follow what comes in, by asking for as much
-        // again, follows his own waves.
-        if state.guessed && self.gateway.origin().path().rate().is_some() {
-            state.plan = self.gateway.reading_plan();
-            state.guessed = false;
-        }
+        let rate = self.gateway.origin().path().rate();
+        state.learn(rate, || self.gateway.reading_plan());
         let memory = state.plan.memory;
         if let Some(task) = state.take_over(memory, self.rtt) {
             return Some(task);
@@ -407,6 +404,15 @@ impl Shared {
 // === impl State ===
 
 impl State {
+    /// Plans anew where nobody knew the path's rate: it shows only while something is under way. Once: who would follow what comes
+    /// in, by asking for as much again, follows his own waves.
+    fn learn(&mut self, rate: Option<Rate>, plan: impl FnOnce() -> Plan) {
+        if self.guessed && rate.is_some() {
+            self.plan = plan();
+            self.guessed = false;
+        }
+    }
+
     /// Where a range would end that begins with the next byte, for a connection of this flight.
     fn wanted(&self, shared: &Shared, flight: Option<Flight>) -> Option<u64> {
         let plan = self.plan;
@@ -696,6 +702,34 @@ mod tests {
             assert!(!with(2, RATES, near, little));
         }
         assert!(!with(3, RATES, near, of(MIB / 2)));
+    }
+
+    #[test]
+    fn a_download_over_an_unknown_path_is_planned_anew_once() {
+        let plan = |parallel| Plan {
+            part: FIRST_RANGE,
+            spread: 0,
+            first: FIRST_RANGE,
+            least: SMALLEST_RANGE,
+            parallel,
+            memory: 64 * FIRST_RANGE,
+        };
+        let (front, _task) = Range::new(0, FIRST_RANGE);
+        let mut state = State {
+            plan: plan(48),
+            guessed: true,
+            front: Arc::clone(&front.progress),
+            ranges: VecDeque::new(),
+            next: FIRST_RANGE,
+            delivered: 0,
+            begun: 1,
+            rates: VecDeque::new(),
+        };
+        let shown = Some(Rate::mbit_per_s(1000));
+        for (rate, asked_for, followed) in [(None, 7, 48), (shown, 190, 190), (shown, 7, 190)] {
+            state.learn(rate, || plan(asked_for));
+            assert_eq!(state.plan.parallel, followed);
+        }
     }
 
     #[test]
