@@ -7,8 +7,8 @@ TLS ended by `longhaul relay tls` beside haproxy, nginx, Envoy and stunnel.
 
 Per round, each arm once, in random order: bulk on 1 and on 8 connections up, with TLS also on 8 down (Gbit/s, and
 the relay's CPU seconds per GB), 64-byte round trips (p50 and p99, us), new connections per second of three clients
-with CPU us each (with TLS: full handshakes); and once at the end memory per idle connection (PSS). Each figure is
-divided by the direct path's of the same round. `longhaul` is beside the best peer of each column: the ratio's 95 %
+with CPU us each (with TLS: full handshakes). Then, per round, a relay of each kind that was started for it: memory per
+idle connection (PSS), of 1,000. Each figure is divided by the direct path's of the same round. `longhaul` is beside the best peer of each column: the ratio's 95 %
 interval comes from resampling rounds (10,000 times, seeded), and a column counts as worse only where the whole
 interval lies on the bad side of 1.
 
@@ -243,17 +243,42 @@ def measure(clients, process, seconds, both_ways):
 
 
 def idle(clients, process):
+    """KB per connection that has sent one byte, of a relay that has served a few."""
+    rest(clients, 8)
     before = memory(process)
-    streams = []
-    for _ in range(IDLE):
-        stream = clients.connect()
-        stream.sendall(b"i")
-        streams.append(stream)
-    time.sleep(1)
-    after = memory(process)
+    streams = rest(clients, IDLE)
+    return (memory(process) - before) / len(streams)
+
+
+def rest(clients, count):
+    """Connections that say no more. They close when nobody has them any longer."""
+    streams = [clients.connect() for _ in range(count)]
     for stream in streams:
-        stream.close()
-    return (after - before) / IDLE
+        stream.sendall(b"i")
+    # No sign from outside says that a relay has done all it does for them.
+    time.sleep(0.5)
+    return streams
+
+
+def idle_of_fresh(binary, folder, target, tls, speaks, wanted, rng):
+    """Of each relay, started for this: what one has used for load before, it does not need for idle connections."""
+    figures = {}
+    running = list(arms(binary, folder, target, tls))
+    try:
+        order = [arm for arm in running if arm[2] and (wanted is None or arm[0] in wanted)]
+        rng.shuffle(order)
+        for name, port, process in order:
+            figures[name] = idle(Clients(port, speaks), process)
+    finally:
+        end(running)
+    return figures
+
+
+def end(running):
+    for _, _, process in running:
+        if process:
+            process.terminate()
+            process.wait()
 
 
 # === what the figures say ===
@@ -361,12 +386,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tls = certificate(folder, given.tls) if given.tls else None
         speaks = context(folder) if given.tls else None
-        wanted = {"direct", "longhaul", *(given.only.split(",") if given.only else [])}
+        wanted = {"direct", "longhaul", *given.only.split(",")} if given.only else None
+        binary = given.binary.resolve()
         running = []
-        for name, port, process in arms(given.binary.resolve(), folder, target, tls):
+        for name, port, process in arms(binary, folder, target, tls):
             # The direct path speaks without TLS: it says how fast the machine is in this round.
             running.append((name, Clients(port, speaks if process else None), process))
-        measured = [arm for arm in running if not given.only or arm[0] in wanted]
+        measured = [arm for arm in running if wanted is None or arm[0] in wanted]
         try:
             for index in range(number - 1, given.rounds, parts):
                 order = measured[:]
@@ -376,14 +402,13 @@ def main():
                 }
                 rounds.append({"round": index, "arms": {name: figures[name] for name, _, _ in measured}})
                 print(f"round {index + 1} of {given.rounds}", file=sys.stderr, flush=True)
-            for name, clients, process in measured:
-                if process:
-                    rounds[-1]["arms"][name]["idle"] = idle(clients, process)
+            end(running)
+            running = []
+            for each in rounds:
+                for name, figure in idle_of_fresh(binary, folder, target, tls, speaks, wanted, rng).items():
+                    each["arms"][name]["idle"] = figure
         finally:
-            for _, _, process in running:
-                if process:
-                    process.terminate()
-                    process.wait()
+            end(running)
             for server in servers:
                 server.terminate()
     if given.out:

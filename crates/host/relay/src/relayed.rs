@@ -32,15 +32,15 @@ pub(crate) struct Account {
     /// Where the client asked to go.
     pub(crate) asked_for: Option<String>,
     server: Option<Server>,
-    pub(crate) client_tls: Option<TlsReport>,
-    pub(crate) server_tls: Option<TlsReport>,
+    pub(crate) client_tls: Option<Box<TlsReport>>,
+    pub(crate) server_tls: Option<Box<TlsReport>>,
     closed_first: Option<Side>,
     phase: Phase,
     /// When each phase began.
     phases: Vec<(Phase, Instant)>,
     /// Whether the client was told why it does not get where it wants to go.
     pub(crate) denied: bool,
-    pub(crate) ended: Option<Ended>,
+    ended: Option<Ended>,
 }
 
 /// The connection to the target.
@@ -107,6 +107,11 @@ impl Account {
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.phases.push((phase, Instant::now()));
+    }
+
+    /// Notes why the connection is over.
+    pub(crate) fn end(&mut self, ended: Ended) {
+        self.ended = Some(ended);
     }
 
     /// What was done before bytes flowed.
@@ -235,8 +240,8 @@ impl Account {
             server_side: far
                 .zip(server)
                 .map(|(info, server)| side(&info, server.connected_at)),
-            client_tls: self.client_tls.take(),
-            server_tls: self.server_tls.take(),
+            client_tls: self.client_tls.take().map(|report| *report),
+            server_tls: self.server_tls.take().map(|report| *report),
             steps: self.steps(),
         })));
         if ended.by == EndedBy::Completed {

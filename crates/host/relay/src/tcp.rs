@@ -101,13 +101,16 @@ impl Tcp {
     }
 
     /// Serves a client until both directions have ended.
-    pub(crate) async fn serve(
+    ///
+    /// A client that says nothing costs what this future takes. So its arguments become an account before it begins, and
+    /// connecting, which is over soon, has memory of its own.
+    pub(crate) fn serve(
         self: Arc<Self>,
         id: u64,
         client: TcpStream,
         peer: SocketAddr,
         presence: Arc<Presence>,
-    ) {
+    ) -> impl Future<Output = ()> + Send {
         let mut relayed = Relayed {
             service: self,
             account: Account::open(id, client, peer, presence, Phase::Connecting),
@@ -115,10 +118,14 @@ impl Tcp {
             down: Direction::default(),
             header: 0,
         };
-        relayed.account.ended = Some(match relayed.connect().await {
-            Ok(server) => relayed.forward(&server).await,
-            Err(ended) => ended,
-        });
+        async move {
+            let connected = Box::pin(relayed.connect()).await;
+            let ended = match connected {
+                Ok(server) => relayed.forward(&server).await,
+                Err(ended) => ended,
+            };
+            relayed.account.end(ended);
+        }
     }
 }
 

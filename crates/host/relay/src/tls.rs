@@ -99,20 +99,25 @@ impl Tls {
     }
 
     /// Serves a client until both directions have ended.
-    pub(crate) async fn serve(
+    ///
+    /// As with byte streams that are not encrypted, a client that says nothing costs what this future takes.
+    pub(crate) fn serve(
         self: Arc<Self>,
         id: u64,
         client: TcpStream,
         peer: SocketAddr,
         presence: Arc<Presence>,
-    ) {
+    ) -> impl Future<Output = ()> + Send {
         let mut relayed = Relayed {
             service: self,
             account: Account::open(id, client, peer, presence, Phase::ClientHandshake),
             up: Direction::default(),
             down: Direction::default(),
         };
-        relayed.account.ended = Some(relayed.relay().await.unwrap_or_else(|ended| ended));
+        async move {
+            let ended = relayed.relay().await;
+            relayed.account.end(ended.unwrap_or_else(|ended| ended));
+        }
     }
 }
 
@@ -120,8 +125,8 @@ impl Tls {
 
 impl Relayed {
     async fn relay(&mut self) -> Result<Ended, Ended> {
-        let client = self.meet_client().await?;
-        let server = self.meet_server().await?;
+        let client = Box::pin(self.meet_client()).await?;
+        let server = Box::pin(self.meet_server()).await?;
         self.account.enter(Phase::Data);
         let service = &self.service;
         let limits = service.relay.limits;
@@ -159,7 +164,7 @@ impl Relayed {
             .map_err(|_elapsed| Ended::timeout("the client's TLS handshake took too long"))?
             .map_err(|error| Ended::failed(EndedBy::Client, &error))?;
         let stream = Stream::Tls(Box::new(stream.into()));
-        account.client_tls = stream.report();
+        account.client_tls = stream.report().map(Box::new);
         Ok(stream)
     }
 
@@ -190,9 +195,11 @@ impl Relayed {
             .map_err(|_elapsed| Ended::timeout("the target's TLS handshake took too long"))?
             .map_err(|error| Ended::failed(EndedBy::Server, &error))?;
         let stream = Stream::Tls(Box::new(stream.into()));
-        account.server_tls = stream.report().map(|report| TlsReport {
-            server_name: Some(name.to_str().into_owned()),
-            ..report
+        account.server_tls = stream.report().map(|report| {
+            Box::new(TlsReport {
+                server_name: Some(name.to_str().into_owned()),
+                ..report
+            })
         });
         Ok(stream)
     }

@@ -83,7 +83,7 @@ impl Tcp {
             Way::Original(transparency, dialer) => self.go_on(account, *transparency, dialer).await,
             Way::Asked(asking, dialer) => {
                 let by = (asking, dialer);
-                self.go_where_asked(account, by, first).await
+                Box::pin(self.go_where_asked(account, by, first)).await
             }
         }
     }

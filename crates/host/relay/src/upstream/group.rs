@@ -185,7 +185,8 @@ impl Group {
             }
             state.meaning.is_some()
         };
-        let Found { meaning, holds } = match self.names.find(target).await {
+        // Questions to name servers take kilobytes, which every client's connection would keep room for.
+        let Found { meaning, holds } = match Box::pin(self.names.find(target)).await {
             Ok(found) => found,
             Err(source) if !known => {
                 let host = target.to_string();
