@@ -9,9 +9,17 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+/// A thread looks at its timers at least this often.
+///
+/// With tokio, a timer that is due before all others interrupts its thread's wait for events by a system call, also where it is that thread
+/// which sets it, and so does not wait. Connecting and closing set such timers, nearly always for nothing. They are due later than this.
+const TICK: Duration = Duration::from_secs(5);
 
 /// All threads. They end with this, and so does what they still serve.
 pub(super) struct Crew {
@@ -61,20 +69,25 @@ impl Member {
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name(format!("stream-{index}"));
         // Made where it ends: a runtime must not be dropped inside another one.
-        let thread =
-            thread.spawn(
-                move || match Builder::new_current_thread().enable_all().build() {
-                    Ok(runtime) => {
-                        // Whoever started this waits for it.
-                        let _ = tell.send(Ok(runtime.handle().clone()));
-                        // Nothing is ever sent: the other end is dropped.
-                        let _ = runtime.block_on(leave);
-                        // A name that is being looked up may take its time.
-                        runtime.shutdown_background();
-                    }
-                    Err(error) => drop(tell.send(Err(error))),
-                },
-            )?;
+        let thread = thread.spawn(move || {
+            let mut builder = Builder::new_current_thread();
+            match builder.enable_io().enable_time().build() {
+                Ok(runtime) => {
+                    // Whoever started this waits for it.
+                    let _ = tell.send(Ok(runtime.handle().clone()));
+                    // Nothing is ever sent: the other end is dropped.
+                    let _ = runtime.block_on(async {
+                        tokio::select! {
+                            left = leave => left,
+                            () = tick() => Ok(()),
+                        }
+                    });
+                    // A name that is being looked up may take its time.
+                    runtime.shutdown_background();
+                }
+                Err(error) => drop(tell.send(Err(error))),
+            }
+        })?;
         let runtime = told.recv().map_err(io::Error::other)??;
         Ok(Self {
             worker: Worker::new(runtime),
@@ -91,6 +104,13 @@ impl Drop for Member {
             // A thread that has panicked has ended as well.
             let _ = thread.join();
         }
+    }
+}
+
+/// Never ends.
+async fn tick() {
+    loop {
+        sleep(TICK).await;
     }
 }
 
