@@ -1,3 +1,5 @@
+mod faults;
+
 use super::*;
 
 fn options() -> HttpOptions {
@@ -89,64 +91,6 @@ fn told(error: &ConfigError) -> Vec<(usize, &str)> {
             (line, problem.key.as_str())
         })
         .collect()
-}
-
-#[test]
-fn what_values_mean_is_told_where_they_stand() {
-    let text = r#"# A relay that nobody could run.
-user = 5
-
-[[http]]
-listen = "here"
-traget = "store.example:80"
-client-profile = "lam"
-allow = ["10.10.10.0/24", "10.10.10.7/99"]
-tls = { upstream = "tsl" }
-
-[http.pool]
-min-idle = 9
-max-connections = 3
-
-[[tcp]]
-listen = "127.0.0.1:9901"
-target = "asked"
-to = ["*"]
-http2 = true
-limits = { idle-timeout = "0 s", connections = -1 }
-
-[admin]
-listen = "127.0.0.1:9901"
-
-[profiles.office]
-extends = "lann"
-keep-alive-probes = 200
-"#;
-    assert_eq!(
-        told(&Config::from_toml(text).unwrap_err()),
-        [
-            (2, "user"),
-            (5, "http.listen"),
-            (6, "http.traget"),
-            (7, "http.client-profile"),
-            (8, "http.allow"),
-            (9, "http.tls.upstream"),
-            (12, "http.pool.min-idle"),
-            (19, "tcp.http2"),
-            (20, "tcp.limits.idle-timeout"),
-            (20, "tcp.limits.connections"),
-            (23, "admin.listen"),
-            (26, "profiles.office.extends"),
-        ]
-    );
-}
-
-#[test]
-fn a_side_of_tls_that_a_slip_has_hidden_is_not_said_to_be_missing() {
-    let text = "[[tls]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\nupstream = \"plain\"\n\
-        certifcates = [{ cert = \"a.pem\", key = \"a.key\" }]\n";
-    let error = Config::from_toml(text).unwrap_err();
-    assert_eq!(told(&error), [(5, "tls.certifcates")]);
-    Config::from_toml(&text.replace("certifcates", "certificates")).unwrap();
 }
 
 #[test]
