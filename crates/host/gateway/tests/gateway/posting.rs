@@ -1,6 +1,6 @@
 //! Forms of browsers, which a client has signed.
 
-use crate::support::{CLIENT, Site, content, raw, signature};
+use crate::support::{CLIENT, Site, content, gateway_with_stall, raw, signature, signed_get};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use object_store::path::Path;
@@ -409,6 +409,37 @@ async fn what_stands_behind_the_file_is_ignored_and_what_stands_before_is_bounde
         assert!(answer.contains("MaxPostPreDataLengthExceeded"), "{answer}");
     }
     assert!(site.stored.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn a_form_that_stands_still_ends_and_leaves_nothing() {
+    let mut site = Site::start().await;
+    site.gateway = gateway_with_stall(site.origin, ("old", true), "200 ms").await;
+    let mut signed = String::new();
+    for (name, value) in Form::default().signed() {
+        signed += &field(&name, &value);
+    }
+    let head =
+        "--frontier\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n";
+    // Within the fields, in a small file, and in one of which parts are at the origin already.
+    let large = "a".repeat(12 << 20);
+    for body in [
+        signed.clone(),
+        format!("{signed}{head}abc"),
+        format!("{signed}{head}{large}"),
+    ] {
+        let request = format!(
+            "POST /lab HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\
+             content-type: multipart/form-data; boundary=frontier\r\ncontent-length: 20000000\r\n\r\n{body}"
+        );
+        let answer = answered(&site, request.into_bytes()).await;
+        assert!(answer.contains("IncompleteBody"), "{answer}");
+        assert!(answer.contains("stopped in the middle"), "{answer}");
+    }
+    assert!(site.stored.try_recv().is_err());
+    let uploads = signed_get(site.gateway, "/lab", "uploads=").await;
+    assert!(uploads.starts_with("HTTP/1.1 200"), "{uploads}");
+    assert!(!uploads.contains("<Upload>"), "{uploads}");
 }
 
 #[tokio::test]

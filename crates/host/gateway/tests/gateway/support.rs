@@ -61,6 +61,15 @@ impl Site {
 /// A gateway of its own in front of `origin`, which writes the bucket `old` under the key `current`, and reads under
 /// the key `old` where `has_old`.
 pub(crate) async fn gateway(origin: SocketAddr, current: &str, has_old: bool) -> SocketAddr {
+    gateway_with_stall(origin, (current, has_old), "60 s").await
+}
+
+/// One that gives up what stands still for `stall`.
+pub(crate) async fn gateway_with_stall(
+    origin: SocketAddr,
+    (current, has_old): (&str, bool),
+    stall: &str,
+) -> SocketAddr {
     let old = if has_old {
         r#", { name = "old", env = "OLD" }"#
     } else {
@@ -80,7 +89,7 @@ pub(crate) async fn gateway(origin: SocketAddr, current: &str, has_old: bool) ->
         key = [{{ name = "new", env = "NEW" }}{old}]
         domains = ["s3.test"]
         form = [{{ path = "/upload/files", bucket = "lab", prefix = "forms/" }}]
-        limits = {{ request-memory = "16 MiB", object = "48 MiB" }}
+        limits = {{ request-memory = "16 MiB", object = "48 MiB", stall = "{stall}" }}
         "#
     );
     let variable = |name: &str| match name {
