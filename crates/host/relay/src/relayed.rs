@@ -71,6 +71,11 @@ pub(crate) trait Directions {
     fn given(&self) -> (u64, u64);
     /// Whether the client's end was passed on, and the server's.
     fn are_closed(&self) -> (bool, bool);
+    /// Whether all that is waited for is what the client sends, once `poll_up` is pending, and likewise the server. A failure of
+    /// that side is then heard there.
+    fn listen(&self) -> (bool, bool) {
+        (false, false)
+    }
 }
 
 // === impl Account ===
@@ -181,10 +186,15 @@ impl Account {
             if both_closed(up_closed, down_closed, closed_first, phase) {
                 return Poll::Ready(Ended::completed());
             }
-            if let Poll::Ready(error) = client_failure.as_mut().poll(context) {
+            let (listens_up, listens_down) = directions.listen();
+            if !(free_up && listens_up)
+                && let Poll::Ready(error) = client_failure.as_mut().poll(context)
+            {
                 return Poll::Ready(Ended::failed(EndedBy::Client, &error));
             }
-            if let Poll::Ready(error) = server_failure.as_mut().poll(context) {
+            if !(free_down && listens_down)
+                && let Poll::Ready(error) = server_failure.as_mut().poll(context)
+            {
                 return Poll::Ready(Ended::failed(EndedBy::Server, &error));
             }
             let (up, down) = directions.given();

@@ -231,6 +231,10 @@ impl Directions for Both<'_> {
     fn are_closed(&self) -> (bool, bool) {
         (self.up.is_closed(), self.down.is_closed())
     }
+
+    fn listen(&self) -> (bool, bool) {
+        (self.up.listens(), self.down.listens())
+    }
 }
 
 /// Reads until `bytes` begin with a complete PROXY header.

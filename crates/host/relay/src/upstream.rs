@@ -9,6 +9,7 @@ mod zone;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sys::socket::{Applied, ApplyError};
@@ -59,8 +60,10 @@ pub(crate) enum ConnectError {
 pub(crate) struct Connected {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
-    /// The profile's options as they were read back: all of the first connection, fewer of most others.
+    /// The profile's options as they were read back: all of the first connection, none of most others.
     pub(crate) applied: Vec<Applied>,
+    /// The congestion control, where the profile names one.
+    pub(crate) congestion: Option<Arc<str>>,
     /// For as long as it is open, where it is one of a group's.
     pub(crate) place: Option<Place>,
 }

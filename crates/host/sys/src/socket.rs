@@ -121,14 +121,21 @@ pub fn verify(
 /// Puts `profile` into effect as [`apply`] does, for one more socket of a kind on which that has shown the same
 /// profile to be in effect. A refused option is an error here as well; read back are those that the kernel may
 /// bend (buffers, segments, timers), and no other: a number that it stores as it came costs a system call
-/// to be told again. Returns what was read back, and the congestion control.
+/// to be told again. `congestion` is the congestion control that was found in effect, if the profile names any.
 pub fn apply_again(
     socket: &impl AsFd,
     profile: &TcpProfile,
+    congestion: Option<&str>,
     side: Side,
     peer: SocketAddr,
-) -> Result<Vec<Applied>, ApplyError> {
-    Options::of(socket, side, peer).profile(profile, Way::Set)
+) -> Result<(), ApplyError> {
+    let options = Options::of(socket, side, peer);
+    if let Some(name) = congestion {
+        options.set(CONGESTION, &name, |socket, name| {
+            socket.set_tcp_congestion(name.as_bytes())
+        })?;
+    }
+    options.profile(profile, Way::Set).map(drop)
 }
 
 /// Bounds the rate at which a socket's segments leave. The kernel counts payload bytes, so a rate on
@@ -195,7 +202,11 @@ pub fn keep_congestion_control(
     side: Side,
     peer: SocketAddr,
 ) -> Result<(), ApplyError> {
-    if congestion_control(socket).is_ok_and(|effective| effective == name) {
+    let effective = SockRef::from(socket).tcp_congestion();
+    // Behind the name stand zeros, as many as there is room for.
+    let is_it =
+        |effective: Vec<u8>| effective.split(|&byte| byte == 0).next() == Some(name.as_bytes());
+    if effective.is_ok_and(is_it) {
         return Ok(());
     }
     set_congestion_control(socket, name, side, peer).map(drop)
@@ -246,6 +257,28 @@ pub fn set_buffer(
         requested: bytes.to_string(),
         effective: bytes.to_string(),
     })
+}
+
+/// Lets a socket's receive window open as far as to `bytes` before its bytes have been read; from there on the kernel's autotuning
+/// goes on. As far as `net.ipv4.tcp_rmem` allows, half of whose maximum is the kernel's own bound here.
+///
+/// A receive buffer that was fixed stays as it is (`tcp_set_rcvlowat` in `net/ipv4/tcp.c`, which makes room for what a
+/// reader says it waits for; nobody waits for so much, so that is taken back at once).
+pub fn begin_receive_window_at(
+    socket: &impl AsFd,
+    bytes: Bytes,
+    side: Side,
+    peer: SocketAddr,
+) -> Result<(), ApplyError> {
+    const OPTION: &str = "SO_RCVLOWAT";
+    let options = Options::of(socket, side, peer);
+    let most = i32::try_from(bytes.get()).unwrap_or(i32::MAX);
+    for low_water in [most, 1] {
+        options.set(OPTION, &low_water, |socket, value| {
+            bounds::set_int(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, *value)
+        })?;
+    }
+    Ok(())
 }
 
 /// The name of the congestion control that is in effect on a TCP socket.
@@ -316,7 +349,7 @@ enum Way {
     SetAndRead,
     /// Compared without setting.
     Read,
-    /// Read back only where the kernel may bend it.
+    /// Read back only where the kernel may bend it; the congestion control is set elsewhere.
     Set,
 }
 
@@ -333,7 +366,9 @@ impl<'a> Options<'a> {
 
     fn profile(mut self, profile: &TcpProfile, way: Way) -> Result<Vec<Applied>, ApplyError> {
         self.way = way;
-        self.congestion_control(&profile.congestion_control)?;
+        if way != Way::Set {
+            self.congestion_control(&profile.congestion_control)?;
+        }
         self.exact(
             "TCP_NODELAY",
             &!profile.nagle,
@@ -376,10 +411,6 @@ impl<'a> Options<'a> {
                 break;
             }
             match self.socket.set_tcp_congestion(name.as_bytes()) {
-                Ok(()) if self.way == Way::Set => {
-                    self.record(CONGESTION, requested, name.clone());
-                    return Ok(());
-                }
                 Ok(()) => return self.congestion_in_effect(std::slice::from_ref(name), requested),
                 Err(source) => refusal = Some(source),
             }
@@ -636,6 +667,29 @@ mod tests {
     }
 
     #[test]
+    fn a_receive_window_has_room_from_the_beginning_and_a_fixed_buffer_stays() {
+        let room = |socket: &TcpStream| SockRef::from(socket).recv_buffer_size().unwrap();
+        let (automatic, fixed, peer) = pair();
+        SockRef::from(&fixed)
+            .set_recv_buffer_size(32 << 10)
+            .unwrap();
+        let before = (room(&automatic), room(&fixed));
+        let window = Bytes::mib(1);
+        for socket in [&automatic, &fixed] {
+            begin_receive_window_at(socket, window, Side::Server, peer).unwrap();
+        }
+        // As long as the window, and what its packets cost beside their payload.
+        assert!(
+            before.0 < 1 << 20 && room(&automatic) >= 1 << 20,
+            "{before:?}"
+        );
+        assert_eq!(room(&fixed), before.1);
+        // Readers still hear of every byte.
+        (&fixed).write_all(b"x").unwrap();
+        assert_eq!((&automatic).read(&mut [0; 9]).unwrap(), 1);
+    }
+
+    #[test]
     fn a_congestion_control_is_set_by_name_and_an_unknown_one_refused() {
         let (client, _server, peer) = pair();
         set_congestion_control(&client, "reno", Side::Server, peer).unwrap();
@@ -682,20 +736,17 @@ mod tests {
         profile.congestion_control = vec!["no-such-cc".into(), "reno".into()];
         profile.send_buffer = Some(Bytes::kib(64));
         profile.syn_retries = Some(3);
-        let told = apply_again(&client, &profile, Side::Server, peer).unwrap();
-        let options: Vec<_> = told.iter().map(|applied| applied.option).collect();
-        assert_eq!(options, ["TCP_CONGESTION", "SO_SNDBUF"]);
-        assert_eq!(told[0].effective, "reno");
+        apply_again(&client, &profile, Some("reno"), Side::Server, peer).unwrap();
         let (other, _server, _) = pair();
         assert_eq!(
             verify(&client, &profile, Side::Server, peer).unwrap(),
             apply(&other, &profile, Side::Server, peer).unwrap()
         );
         profile.send_buffer = Some(Bytes::mib(1 << 10));
-        let bent = apply_again(&client, &profile, Side::Server, peer).unwrap_err();
+        let bent = apply_again(&client, &profile, None, Side::Server, peer).unwrap_err();
         assert!(matches!(bent, ApplyError::NotEffective { .. }), "{bent}");
-        profile.congestion_control = vec!["no-such-cc".into()];
-        let refused = apply_again(&client, &profile, Side::Server, peer).unwrap_err();
+        let refused =
+            apply_again(&client, &profile, Some("no-such-cc"), Side::Server, peer).unwrap_err();
         assert!(matches!(refused, ApplyError::Set { .. }), "{refused}");
     }
 

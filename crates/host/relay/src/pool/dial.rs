@@ -11,7 +11,7 @@ use sys::tcp_info::{TcpInfo, TcpInfoError};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
-use units::Rate;
+use units::{Bytes, Rate};
 
 use super::{Connection, Pool};
 use crate::event::{Event, TlsReport};
@@ -25,13 +25,20 @@ const PACED_BY_WINDOW: Rate = Rate::mbit_per_s(400_000);
 /// How far above the path's rate a hot connection is paced, as a fraction: 4 %. See `pace_at`.
 const HEADROOM: (u64, u64) = (26, 25);
 
+/// From here on what a receive window is in the beginning costs more than what it holds.
+const LONG: Duration = Duration::from_millis(20);
+
+/// As far as the receive window of a connection over such a path may open before the kernel has seen how fast its bytes are read: from 64 KiB, where it
+/// begins, the kernel opens it a round trip later than an origin's slow start would fill it.
+const FIRST_RECEIVE_WINDOW: Bytes = Bytes::mib(1);
+
 /// No connection to the origin could be had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
     #[error(transparent)]
     Connect(ConnectError),
-    #[error("cannot pace the new connection to {peer}")]
-    Pace {
+    #[error("cannot prepare the new connection to {peer}")]
+    Prepare {
         peer: SocketAddr,
         #[source]
         source: ApplyError,
@@ -63,7 +70,7 @@ impl DialError {
         match self {
             Self::Connect(error) => error.is_timeout(),
             Self::HandshakeTimeout { .. } => true,
-            Self::Pace { .. }
+            Self::Prepare { .. }
             | Self::Inspect { .. }
             | Self::Handshake { .. }
             | Self::Exhausted { .. } => false,
@@ -75,7 +82,7 @@ impl DialError {
         match self {
             Self::Exhausted { .. } => true,
             Self::Connect(error) => error.is_resource(),
-            Self::Pace { .. }
+            Self::Prepare { .. }
             | Self::Inspect { .. }
             | Self::Handshake { .. }
             | Self::HandshakeTimeout { .. } => false,
@@ -98,17 +105,20 @@ impl Pool {
             stream,
             peer,
             applied,
+            congestion,
             place,
         } = connected.map_err(DialError::Connect)?;
-        let congestion = applied
-            .iter()
-            .find(|applied| applied.option == "TCP_CONGESTION");
-        let keeps_windows = congestion.is_some_and(|applied| applied.effective == "bbr");
+        let keeps_windows = congestion.as_deref() == Some("bbr");
         self.looks
             .at_connected(&self.events, &self.relay.front.server_profile, applied);
         let info = TcpInfo::of(&stream).map_err(|source| DialError::Inspect { peer, source })?;
         self.pace(&stream, &info, peer)
-            .map_err(|source| DialError::Pace { peer, source })?;
+            .map_err(|source| DialError::Prepare { peer, source })?;
+        if info.rtt >= LONG {
+            let window = FIRST_RECEIVE_WINDOW;
+            socket::begin_receive_window_at(&stream, window, Side::Server, peer)
+                .map_err(|source| DialError::Prepare { peer, source })?;
+        }
         let rtt = u64::try_from(info.rtt.as_micros()).unwrap_or(u64::MAX);
         self.rtt_us.store(rtt.max(1), Ordering::Relaxed);
         let stream = self.shake_hands(stream, peer, deadline).await?;

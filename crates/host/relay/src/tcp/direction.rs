@@ -82,6 +82,11 @@ impl Direction {
         self.closed
     }
 
+    /// Whether it waits for the source alone.
+    pub(super) fn listens(&self) -> bool {
+        self.held.is_empty() && !self.ended
+    }
+
     /// Moves what can be moved; ready when the end of the stream has been passed on.
     ///
     /// Reads only when all that was read is written: a slow sink holds its source back.

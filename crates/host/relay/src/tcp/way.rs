@@ -102,7 +102,7 @@ impl Tcp {
         let from = transparency.keep_client_address;
         let from = from.then(|| account.peer.ip().to_canonical());
         let deadline = started + self.relay.limits.connect_timeout;
-        let (stream, applied) = timeout_at(deadline, dialer.connect_from(from, target))
+        let connected = timeout_at(deadline, dialer.connect_from(from, target))
             .await
             .unwrap_or_else(|_elapsed| {
                 Err(ConnectError::Timeout {
@@ -111,12 +111,6 @@ impl Tcp {
                 })
             })
             .map_err(|error| Ended::not_connected(&error))?;
-        let connected = Connected {
-            stream,
-            peer: target,
-            applied,
-            place: None,
-        };
         Ok((connected, started))
     }
 

@@ -1,11 +1,11 @@
 //! Connections with one profile.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use profile::{Side, TcpProfile};
-use sys::socket::{self, Applied, ApplyError};
+use sys::socket::{self, Applied};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout_at};
 
@@ -19,11 +19,23 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// back on the first connection and on one per second after that; on the others those that the kernel could bend.
 pub(crate) struct Dialer {
     profile: TcpProfile,
-    trusted_until: Mutex<Option<Instant>>,
+    shown: Mutex<Option<Shown>>,
 }
 
-/// How a profile is put on a socket.
-type Apply = fn(&TcpSocket, &TcpProfile, Side, SocketAddr) -> Result<Vec<Applied>, ApplyError>;
+/// That a profile is in effect, as it was read back.
+#[derive(Clone)]
+struct Shown {
+    /// How long that is trusted.
+    until: Instant,
+    congestion: Option<Arc<str>>,
+}
+
+/// A socket with a profile in effect on it.
+struct Prepared {
+    socket: TcpSocket,
+    applied: Vec<Applied>,
+    congestion: Option<Arc<str>>,
+}
 
 // === impl Dialer ===
 
@@ -31,7 +43,7 @@ impl Dialer {
     pub(crate) fn new(profile: &TcpProfile) -> Self {
         Self {
             profile: profile.clone(),
-            trusted_until: Mutex::default(),
+            shown: Mutex::default(),
         }
     }
 
@@ -47,59 +59,64 @@ impl Dialer {
         deadline: Instant,
     ) -> Result<Connected, ConnectError> {
         let started = Instant::now();
-        let mut failure = ConnectError::NoAddress { host: host.into() };
+        let mut failure = None;
         for (index, &peer) in addresses.iter().enumerate() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let until = Instant::now() + left / shares(addresses.len() - index);
+            let now = Instant::now();
+            let left = deadline.saturating_duration_since(now);
+            let until = now + left / shares(addresses.len() - index);
             match timeout_at(until, self.connect_from(None, peer)).await {
-                Ok(Ok((stream, applied))) => {
-                    return Ok(Connected {
-                        stream,
-                        peer,
-                        applied,
-                        place: None,
-                    });
-                }
+                Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(error)) if error.is_resource() => return Err(error),
-                Ok(Err(error)) => failure = error,
+                Ok(Err(error)) => failure = Some(error),
                 Err(_elapsed) => {
-                    failure = ConnectError::Timeout {
+                    failure = Some(ConnectError::Timeout {
                         host: host.into(),
                         waited: started.elapsed(),
-                    }
+                    });
                 }
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(|| ConnectError::NoAddress { host: host.into() }))
     }
 
-    /// A connection to one address, from a source address that need not be this host's, and what was read back.
+    /// A connection to one address, from a source address that need not be this host's.
     pub(crate) async fn connect_from(
         &self,
         from: Option<IpAddr>,
         peer: SocketAddr,
-    ) -> Result<(TcpStream, Vec<Applied>), ConnectError> {
-        let apply: Apply = if self.is_trusted() {
-            socket::apply_again
-        } else {
-            socket::apply
+    ) -> Result<Connected, ConnectError> {
+        let socket = socket_for(from, peer)?;
+        let again = |shown: &Shown| {
+            let name = shown.congestion.as_deref();
+            socket::apply_again(&socket, &self.profile, name, Side::Server, peer).is_ok()
         };
-        connect(from, &self.profile, peer, apply).await
+        let prepared = if let Some(shown) = self.trusted().filter(again) {
+            Prepared {
+                socket,
+                applied: Vec::new(),
+                congestion: shown.congestion,
+            }
+        } else {
+            // Where it is no longer as it was, something else that the profile names may do, or the error tells.
+            let prepared = Prepared::with(socket, &self.profile, peer)?;
+            *self.shown() = Some(Shown {
+                until: Instant::now() + TRUSTED,
+                congestion: prepared.congestion.clone(),
+            });
+            prepared
+        };
+        prepared.connect(peer).await
     }
 
-    /// Whether options were read back a moment ago. Whoever is told that they were not does it.
-    fn is_trusted(&self) -> bool {
+    /// What was read back a moment ago.
+    fn trusted(&self) -> Option<Shown> {
         let now = Instant::now();
+        self.shown().clone().filter(|shown| now < shown.until)
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Option<Shown>> {
         // One value: valid whatever its holder was doing when it panicked.
-        let mut until = self
-            .trusted_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let trusted = until.is_some_and(|until| now < until);
-        if !trusted {
-            *until = Some(now + TRUSTED);
-        }
-        trusted
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,15 +125,12 @@ pub(crate) async fn connect_to(
     profile: &TcpProfile,
     peer: SocketAddr,
 ) -> Result<(TcpStream, Vec<Applied>), ConnectError> {
-    connect(None, profile, peer, socket::apply).await
+    let prepared = Prepared::with(socket_for(None, peer)?, profile, peer)?;
+    let connected = prepared.connect(peer).await?;
+    Ok((connected.stream, connected.applied))
 }
 
-async fn connect(
-    from: Option<IpAddr>,
-    profile: &TcpProfile,
-    peer: SocketAddr,
-    apply: Apply,
-) -> Result<(TcpStream, Vec<Applied>), ConnectError> {
+fn socket_for(from: Option<IpAddr>, peer: SocketAddr) -> Result<TcpSocket, ConnectError> {
     let socket = if peer.is_ipv4() {
         TcpSocket::new_v4()
     } else {
@@ -130,21 +144,46 @@ async fn connect(
             .and_then(|()| socket.bind(from))
             .map_err(|source| ConnectError::From { from, source })?;
     }
-    // Before connecting: congestion control decides on the very first window.
-    let applied = apply(&socket, profile, Side::Server, peer).map_err(ConnectError::Profile)?;
-    let stream = socket
-        .connect(peer)
-        .await
-        .map_err(|source| ConnectError::Connect { peer, source })?;
-    let congestion = applied
-        .iter()
-        .find(|option| option.option == "TCP_CONGESTION");
-    if let Some(chosen) = congestion {
-        // Connecting may have put the route's in its place.
-        socket::keep_congestion_control(&stream, &chosen.effective, Side::Server, peer)
-            .map_err(ConnectError::Profile)?;
+    Ok(socket)
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    /// Before connecting: congestion control decides on the very first window.
+    fn with(
+        socket: TcpSocket,
+        profile: &TcpProfile,
+        peer: SocketAddr,
+    ) -> Result<Self, ConnectError> {
+        let applied = socket::apply(&socket, profile, Side::Server, peer);
+        let applied = applied.map_err(ConnectError::Profile)?;
+        let congestion = applied.iter().find(|one| one.option == "TCP_CONGESTION");
+        Ok(Self {
+            socket,
+            congestion: congestion.map(|one| one.effective.as_str().into()),
+            applied,
+        })
     }
-    Ok((stream, applied))
+
+    async fn connect(self, peer: SocketAddr) -> Result<Connected, ConnectError> {
+        let connecting = self.socket.connect(peer);
+        let stream = connecting
+            .await
+            .map_err(|source| ConnectError::Connect { peer, source })?;
+        if let Some(name) = &self.congestion {
+            // Connecting may have put the route's in its place.
+            socket::keep_congestion_control(&stream, name, Side::Server, peer)
+                .map_err(ConnectError::Profile)?;
+        }
+        Ok(Connected {
+            stream,
+            peer,
+            applied: self.applied,
+            congestion: self.congestion,
+            place: None,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -159,14 +198,15 @@ mod tests {
         let peer = listener.local_addr().unwrap();
         let profile = profile::builtin::lan();
         let dialer = Dialer::new(&profile);
-        let (_first, all) = dialer.connect_from(None, peer).await.unwrap();
-        assert!(all.len() > 1, "{all:?}");
-        let (second, told) = dialer.connect_from(None, peer).await.unwrap();
-        assert_eq!(told.len(), 1, "{told:?}");
-        let verified = socket::verify(&second, &profile, Side::Server, peer).unwrap();
-        assert_eq!(verified, all);
-        *dialer.trusted_until.lock().unwrap() = Some(Instant::now());
-        let (_third, again) = dialer.connect_from(None, peer).await.unwrap();
-        assert_eq!(again, all);
+        let first = dialer.connect_from(None, peer).await.unwrap();
+        assert!(first.applied.len() > 1, "{:?}", first.applied);
+        let second = dialer.connect_from(None, peer).await.unwrap();
+        assert_eq!(second.applied, []);
+        assert_eq!(second.congestion, first.congestion);
+        let verified = socket::verify(&second.stream, &profile, Side::Server, peer).unwrap();
+        assert_eq!(verified, first.applied);
+        dialer.shown().as_mut().unwrap().until = Instant::now();
+        let third = dialer.connect_from(None, peer).await.unwrap();
+        assert_eq!(third.applied, first.applied);
     }
 }

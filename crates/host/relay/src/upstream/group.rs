@@ -31,6 +31,8 @@ pub(crate) struct Group {
 /// One target.
 pub(super) struct Member {
     pub(super) target: Target,
+    /// Its address, where it is written as one.
+    address: Option<SocketAddr>,
     /// Connections of this relay, those under way included.
     open: AtomicUsize,
     state: Mutex<State>,
@@ -152,8 +154,11 @@ impl Group {
         member: &Member,
         deadline: Instant,
     ) -> Result<Connected, ConnectError> {
-        let started = Instant::now();
         let host = &member.target.host;
+        if let Some(address) = member.address {
+            return self.dialer.connect_any(&[address], host, deadline).await;
+        }
+        let started = Instant::now();
         let addresses =
             timeout_at(deadline, self.resolve(member))
                 .await
@@ -170,7 +175,7 @@ impl Group {
     /// server that is down should not take the relay with it.
     pub(super) async fn resolve(&self, member: &Member) -> Result<Vec<SocketAddr>, ConnectError> {
         let target = &member.target;
-        if let Some(address) = target.address() {
+        if let Some(address) = member.address {
             return Ok(vec![address]);
         }
         let known = {
@@ -279,6 +284,7 @@ impl Member {
     fn new(target: &Target) -> Self {
         Self {
             target: target.clone(),
+            address: target.address(),
             open: AtomicUsize::new(0),
             state: Mutex::default(),
         }
