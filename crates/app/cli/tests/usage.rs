@@ -235,6 +235,23 @@ fn gateway(text: &str, more: &[&str]) -> common::Finished {
 }
 
 #[test]
+fn what_a_gateway_s_file_says_is_not_said_beside_it() {
+    for more in [
+        &["--region", "eu"][..],
+        &["--domain", "s3.example"],
+        &["--manage-buckets"],
+        &["--via", "127.0.0.1:1"],
+        &["--client-secret-env", "OTHER"],
+    ] {
+        let refused = gateway("", more);
+        assert_eq!(refused.code, Some(2), "{refused:#?}");
+        let said = format!("'{}", more[0]);
+        let is_named = refused.stderr.contains(&said) && refused.stderr.contains("--config");
+        assert!(is_named, "{refused:#?}");
+    }
+}
+
+#[test]
 fn a_gateway_that_cannot_be_shows_everything_at_once() {
     let text = "listen = \"127.0.0.1\"\norigin = \"http://store.example\"\nregoin = \"eu\"\njournal = /tmp/journal\n\
         credentials = { access-key = \"owner\", secret-file = \"/nowhere/secret\" }\n\n[[client]]\naccess-key = \"c\"\n\

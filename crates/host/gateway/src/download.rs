@@ -16,7 +16,7 @@ use crate::failed::Failed;
 use crate::gateway::{Gateway, passed_on};
 use crate::known::Version;
 use crate::origin::Ask;
-use crate::path::{FIRST_RANGE, LONG, Plan, SMALLEST_RANGE};
+use crate::path::{FIRST_RANGE, LARGE, LONG, Plan, SMALLEST_RANGE};
 pub(crate) use ranges::{Ahead, Delivery};
 
 /// Stores read positions as signed numbers, and take a range beyond them for none.
@@ -180,6 +180,9 @@ impl Gateway {
         // Of what stands in a query, or did not go well, nothing follows for the object.
         if reading.is_of_the_newest() && (status.is_success() || gone) {
             let length = length.filter(|&length| length > FIRST_RANGE && !gone);
+            if length >= Some(LARGE) {
+                self.large_passes(&reading.bucket);
+            }
             let version = length.and_then(|length| Version::of(head, length));
             self.known().saw(&reading.bucket, &reading.key, version);
         }

@@ -3,7 +3,8 @@
 pub(crate) mod buckets;
 mod copies;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use http::header::HeaderMap;
 use http::{Method, StatusCode};
@@ -22,6 +23,9 @@ use crate::origin::{Ask, Origin, Payload};
 use crate::upload::Incoming;
 use crate::upload::parts::abort;
 
+/// So long after a large object has passed, others are expected.
+const OF_LATE: Duration = Duration::from_mins(2);
+
 /// The gateway; clones are the same.
 #[derive(Clone)]
 pub(crate) struct Gateway {
@@ -36,6 +40,13 @@ struct Inner {
     sizes: Sizes,
     known: Known,
     journal: Journal,
+    large: Mutex<Option<Large>>,
+}
+
+/// A large object has passed, to or from the bucket that the origin calls so.
+struct Large {
+    bucket: String,
+    at: Instant,
 }
 
 // === impl Gateway ===
@@ -52,6 +63,7 @@ impl Gateway {
                 sizes: Sizes::default(),
                 known: Known::default(),
                 journal,
+                large: Mutex::default(),
             }),
         }
     }
@@ -82,6 +94,27 @@ impl Gateway {
         &self.inner.journal
     }
 
+    /// A large object passes, to or from the bucket that the origin calls so.
+    pub(crate) fn large_passes(&self, bucket: &str) {
+        *self.large() = Some(Large {
+            bucket: bucket.to_owned(),
+            at: Instant::now(),
+        });
+    }
+
+    /// The bucket of the last large object, as the origin calls it, if one has passed of late.
+    pub(crate) fn large_of_late(&self) -> Option<String> {
+        let large = self.large();
+        let late = large.as_ref().filter(|large| large.at.elapsed() < OF_LATE);
+        late.map(|large| large.bucket.clone())
+    }
+
+    fn large(&self) -> MutexGuard<'_, Option<Large>> {
+        // A name and a time are valid whatever their holder was doing when it panicked.
+        let large = self.inner.large.lock();
+        large.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gives up what a crash has left; how many uploads the origin has not heard of.
     pub(crate) async fn give_up(&self, left: Vec<Left>) -> usize {
         let mut unheard = 0;
@@ -106,6 +139,9 @@ impl Gateway {
                 "The specified bucket does not exist",
             )
         })?;
+        if asked.operation == Operation::CreateMultipartUpload {
+            self.large_passes(&rule.origin);
+        }
         let answer = self.handle_by(asked, &rule, incoming).await?;
         let replaced = [Operation::CopyObject, Operation::CompleteMultipartUpload];
         if replaced.contains(&asked.operation) && answer.status.is_success() {

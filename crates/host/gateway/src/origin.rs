@@ -5,6 +5,7 @@
 
 mod checked;
 mod line;
+pub(crate) mod ready;
 pub(crate) mod signature;
 
 use std::future::Future;
@@ -59,6 +60,8 @@ struct Shared {
     /// The last one is the warmest. As many are kept as may be in use at once.
     lines: Mutex<Vec<Spare>>,
     most_lines: usize,
+    /// One more for each line that has a connection.
+    connected: Arc<()>,
     credentials: Credentials,
     region: String,
     stall: Duration,
@@ -144,6 +147,7 @@ impl Origin {
                 via,
                 lines: Mutex::default(),
                 most_lines: config.limits.parallel,
+                connected: Arc::default(),
                 credentials: config.credentials.clone(),
                 region: config.region.clone(),
                 stall: config.limits.stall,

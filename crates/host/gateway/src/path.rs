@@ -13,6 +13,8 @@ pub(crate) const SMALLEST_PART: u64 = 5 << 20;
 pub(crate) const SMALLEST_RANGE: u64 = 128 << 10;
 /// Over a long path no more is asked for before an object's length is known.
 pub(crate) const FIRST_RANGE: u64 = 1 << 20;
+/// From here on an object is read by as many connections as a long path is worth.
+pub(crate) const LARGE: u64 = 16 << 20;
 /// From here on a path is long: over less, what a request costs is not the round trip.
 pub(crate) const LONG: Duration = Duration::from_millis(20);
 /// Over a long path so many bytes in flight are worth a connection of their own. One that has rested begins with ten packets, and
@@ -229,7 +231,7 @@ impl Plan {
         let Some(held) = held.filter(|_| rtt >= Some(LONG)) else {
             return plan;
         };
-        let together = (held / 10 * 14).min(memory / 5 * 4);
+        let together = (held / 10 * 16).min(memory / 5 * 4);
         let all = plan.parallel as u64;
         let part = (together / all).clamp(SMALLEST_RANGE, plan.part);
         Self {
@@ -327,10 +329,10 @@ mod tests {
         assert!(far.part >= SMALLEST_PART);
         let back = Plan::ranges(rtt, rate, MEMORY, 32);
         assert_eq!(back.parallel, 32);
-        // 25 MB and four tenths of that are under way, or four fifths of the memory: the rest is for what waits for the slowest.
-        assert_eq!(back.part, 35_000_000 / 32);
+        // 25 MB and six tenths of that are under way, or four fifths of the memory: the rest is for what waits for the slowest.
+        assert_eq!(back.part, 40_000_000 / 32);
         let back = Plan::ranges(rtt, rate, MEMORY, 64);
-        assert_eq!((back.part, back.parallel), (35_000_000 / 64, 64));
+        assert_eq!((back.part, back.parallel), (40_000_000 / 64, 64));
         assert_eq!((back.first, back.least), (FIRST_RANGE, 25_000_000 / 64));
         let back = Plan::ranges(rtt, rate, MEMORY / 4, 64);
         assert_eq!((back.part, back.parallel), (MEMORY / 4 / 5 * 4 / 64, 64));

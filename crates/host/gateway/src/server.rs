@@ -30,6 +30,7 @@ use crate::form::{Posted, browser, report};
 use crate::front::{self, Events, Peer, scope};
 use crate::gateway::Gateway;
 use crate::journal::{Journal, Left};
+use crate::origin::ready;
 use crate::rechunked::{chunking, rechunked};
 
 /// How long requests under way may take when the gateway ends.
@@ -131,6 +132,8 @@ impl Server {
             origin: self.origin.clone(),
         });
         self.clean_up();
+        let ready = self.gateway.config().keep_ready;
+        let ready = ready.then(|| tokio::spawn(ready::keep(self.gateway.clone())));
         let graceful = GracefulShutdown::new();
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new());
@@ -162,6 +165,9 @@ impl Server {
             });
         }
         drop(self.listener);
+        if let Some(ready) = ready {
+            ready.abort();
+        }
         let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
     }
 

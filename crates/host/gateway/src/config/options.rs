@@ -40,6 +40,9 @@ pub struct GatewayOptions {
     /// Whether the origin is sent checksums behind bodies; yes where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<bool>,
+    /// Whether connections for downloads are made ahead of them, while the gateway is used; yes where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_ready: Option<bool>,
     /// Where uploads under way are noted; nowhere where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<PathBuf>,
@@ -226,6 +229,7 @@ impl GatewayOptions {
             forms,
             manage_buckets: self.manage_buckets.unwrap_or(false),
             checksums: self.checksums.unwrap_or(true),
+            keep_ready: self.keep_ready.unwrap_or(true),
             journal: self.journal.clone(),
             limits,
             path_rate: self.path_rate,

@@ -621,11 +621,19 @@ fn next_length(flight: Flight, plan: Plan, left: u64) -> u64 {
     }
     // In slow start the next window is as much again.
     let window = flight.sure.max(1) * if flight.grows { 2 } else { 1 };
-    let windows = match plan.part / window {
-        0 | 1 => return plan.part,
-        windows => windows.min(MOST_WINDOWS),
-    };
-    (window * windows).max(SMALLEST_RANGE).min(plan.part)
+    if window >= plan.part {
+        return plan.part;
+    }
+    if !flight.grows {
+        // What all of these have in flight their windows bound, to less than ranges of this part do. One window and a bit of the next
+        // would take two round trips.
+        let room = plan.memory / 2 / plan.parallel as u64;
+        return (window * MOST_WINDOWS).clamp(SMALLEST_RANGE, room.max(plan.part));
+    }
+    match plan.part / window {
+        0 | 1 => plan.part,
+        windows => (window * windows.min(MOST_WINDOWS)).clamp(SMALLEST_RANGE, plan.part),
+    }
 }
 
 /// Ends a range at `cut`, and returns where it was to end; `None` where it has gone on meanwhile, even beyond the cut.
@@ -749,9 +757,8 @@ mod tests {
             (0, false, SMALLEST_RANGE),
             (100 * KIB, false, 300 * KIB),
             (100 * KIB, true, 600 * KIB),
-            (700 * KIB, false, 1400 * KIB),
-            // Two round trips, or one more.
-            (1100 * KIB, false, plan.part),
+            (700 * KIB, false, 2100 * KIB),
+            (1100 * KIB, false, 3300 * KIB),
             (600 * KIB, true, plan.part),
             (5000 * KIB, false, plan.part),
         ] {

@@ -5,6 +5,7 @@
 //! and a second later all wait for it.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{Request, Response, Uri};
@@ -29,7 +30,7 @@ pub(crate) struct Line {
 pub(super) struct Spare {
     sender: SendRequest<Sent>,
     flight: Option<Flight>,
-    since: Instant,
+    pub(super) since: Instant,
 }
 
 impl Origin {
@@ -40,6 +41,11 @@ impl Origin {
             lines.retain(Spare::is_open);
             lines.pop()
         };
+        self.line_of(spare)
+    }
+
+    /// This one, or one that has yet to connect.
+    pub(super) fn line_of(&self, spare: Option<Spare>) -> Line {
         Line {
             origin: self.clone(),
             flight: spare.as_ref().and_then(Spare::still_brings),
@@ -59,16 +65,21 @@ impl Origin {
 impl Line {
     /// As [`Origin::send`]. Where the connection has ended before it had the request, a new one takes it.
     pub(crate) async fn send(&mut self, ask: Ask) -> Result<Response<Incoming>, OriginError> {
+        let began = Instant::now();
+        let response = self.try_send(ask).await?;
+        self.origin.answered(&response, began.elapsed());
+        Ok(response)
+    }
+
+    /// The same, of which nothing is learned about the path.
+    pub(super) async fn try_send(&mut self, ask: Ask) -> Result<Response<Incoming>, OriginError> {
         let mut request = self.origin.request(ask)?;
         // Nobody stands between that wants to know where it goes.
         let path = request.uri().path_and_query().cloned();
         *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
-        let began = Instant::now();
         let stall = self.origin.shared.stall;
         let answer = tokio::time::timeout(stall, self.exchange(request)).await;
-        let response = answer.map_err(|_| OriginError::Stalled(stall))??;
-        self.origin.answered(&response, began.elapsed());
-        Ok(response)
+        answer.map_err(|_| OriginError::Stalled(stall))?
     }
 
     async fn exchange(
@@ -100,8 +111,12 @@ impl Line {
         let stream = self.origin.shared.via.connect().await;
         let stream = TokioIo::new(stream.map_err(OriginError::Connect)?);
         let (sender, connection) = handshake(stream).await.map_err(OriginError::Exchange)?;
-        // Whoever waits for an answer hears why it ends.
-        tokio::spawn(async { drop(connection.await) });
+        let connected = Arc::clone(&self.origin.shared.connected);
+        tokio::spawn(async move {
+            // Whoever waits for an answer hears why it ends.
+            let _ = connection.await;
+            drop(connected);
+        });
         Ok(sender)
     }
 }
@@ -121,11 +136,18 @@ impl Drop for Line {
         };
         let mut lines = self.shared.lines();
         if lines.len() < self.shared.most_lines {
-            lines.push(Spare {
+            let spare = Spare {
                 sender,
                 flight: self.flight,
                 since: Instant::now(),
-            });
+            };
+            // One that has yet to show what it brings comes after all that have.
+            let place = if spare.flight.is_some() {
+                lines.len()
+            } else {
+                0
+            };
+            lines.insert(place, spare);
         }
     }
 }
@@ -133,8 +155,12 @@ impl Drop for Line {
 // === impl Spare ===
 
 impl Spare {
-    fn is_open(&self) -> bool {
-        !self.sender.is_closed() && self.since.elapsed() < IDLE_LIMIT
+    pub(super) fn is_open(&self) -> bool {
+        !self.sender.is_closed() && !self.has_rested(IDLE_LIMIT)
+    }
+
+    pub(super) fn has_rested(&self, long: Duration) -> bool {
+        self.since.elapsed() >= long
     }
 
     fn still_brings(&self) -> Option<Flight> {
@@ -150,7 +176,7 @@ fn has_cooled(rest: Duration) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use futures_util::StreamExt as _;
     use http::Method;
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -161,7 +187,7 @@ mod tests {
     use crate::config::{ClientOptions, GatewayOptions};
 
     /// An origin that answers `requests` on each connection, ends it, and tells of each new one.
-    async fn origin(requests: usize) -> (Origin, UnboundedReceiver<()>) {
+    pub(crate) async fn origin(requests: usize) -> (Origin, UnboundedReceiver<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (told, connections) = unbounded_channel();
@@ -171,15 +197,19 @@ mod tests {
                 tokio::spawn(async move {
                     let mut stream = BufReader::new(stream);
                     for _ in 0..requests {
-                        let mut line = String::new();
+                        let (mut line, mut head) = (String::new(), String::new());
                         while line != "\r\n" {
                             line.clear();
                             if stream.read_line(&mut line).await.unwrap() == 0 {
                                 return;
                             }
+                            head.push_str(&line);
                         }
-                        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
-                        stream.write_all(answer).await.unwrap();
+                        let status = if head.contains("/sick") { 503 } else { 200 };
+                        let body = if head.starts_with("HEAD") { "" } else { "abc" };
+                        let answer =
+                            format!("HTTP/1.1 {status} S\r\ncontent-length: 3\r\n\r\n{body}");
+                        stream.write_all(answer.as_bytes()).await.unwrap();
                     }
                 });
             }
@@ -199,7 +229,7 @@ mod tests {
     }
 
     /// As a reader does: it ends with the last byte, and looks no further.
-    async fn read(line: &mut Line) {
+    pub(crate) async fn read(line: &mut Line) {
         let response = line.send(Ask::new(Method::GET, "b", "k")).await.unwrap();
         let mut pieces = line.pieces(response.into_body());
         let mut length = 0;

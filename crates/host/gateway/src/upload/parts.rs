@@ -121,6 +121,7 @@ impl Gateway {
     }
 
     async fn begin_alone(&self, target: Target) -> Result<Begun, Failed> {
+        self.large_passes(&target.bucket);
         let (for_object, for_completion) = split(&target.headers);
         let mut create = Ask::new(Method::POST, &target.bucket, &target.key).query("uploads", "");
         create.headers = for_object;

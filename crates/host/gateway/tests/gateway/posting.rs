@@ -5,9 +5,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use object_store::path::Path;
 use object_store::{Attribute, ObjectStoreExt as _};
+use std::net::SocketAddr;
 use store::digest::sha256_hex;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const DAY: &str = "20260501";
 const LATER: &str = "2144-11-08T04:19:33Z";
@@ -409,6 +411,73 @@ async fn what_stands_behind_the_file_is_ignored_and_what_stands_before_is_bounde
         assert!(answer.contains("MaxPostPreDataLengthExceeded"), "{answer}");
     }
     assert!(site.stored.try_recv().is_err());
+}
+
+/// An origin that begins uploads, refuses bytes in the middle of them, and tells of those that are given up.
+async fn origin_that_refuses() -> (SocketAddr, UnboundedReceiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (tell, told) = unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(refuse(BufReader::new(stream), tell.clone()));
+        }
+    });
+    (address, told)
+}
+
+/// One connection of [`origin_that_refuses`].
+async fn refuse(mut stream: BufReader<TcpStream>, tell: UnboundedSender<String>) {
+    loop {
+        let (mut head, mut line) = (String::new(), String::new());
+        while line != "\r\n" {
+            line.clear();
+            if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
+                return;
+            }
+            head.push_str(&line);
+        }
+        let (method, rest) = head.split_once(' ').unwrap();
+        let answer = match method {
+            "POST" => {
+                let said = "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>";
+                format!("200 OK\r\ncontent-length: {}\r\n\r\n{said}", said.len())
+            }
+            "DELETE" => {
+                let target = rest.split(' ').next().unwrap();
+                // Whoever waited for it may have heard enough.
+                let _ = tell.send(target.to_owned());
+                "204 No Content\r\n\r\n".to_owned()
+            }
+            _ => {
+                // Some of its bytes are here, others are not.
+                stream.read_exact(&mut [0; 1000]).await.unwrap();
+                "507 Full\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned()
+            }
+        };
+        let answer = format!("HTTP/1.1 {answer}");
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+        if answer.contains("connection: close") {
+            // Unread bytes would end the connection before the answer is heard.
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_form_whose_file_the_store_refuses_in_the_middle_fails_and_leaves_nothing() {
+    let mut site = Site::start().await;
+    let (origin, mut given_up) = origin_that_refuses().await;
+    site.gateway = gateway_with_stall(origin, ("old", true), "60 s").await;
+    for length in [100_000, 12 << 20] {
+        let answer = Form::default().post(&site, &content(length)).await;
+        assert!(answer.starts_with("HTTP/1.1 5"), "{answer}");
+    }
+    let target = given_up.recv().await.unwrap();
+    assert_eq!(target, "/lab/k?uploadId=u");
 }
 
 #[tokio::test]

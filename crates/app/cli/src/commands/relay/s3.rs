@@ -219,6 +219,7 @@ fn options(arguments: &RelayS3) -> Result<GatewayOptions, Failure> {
         region: arguments.region.clone(),
         domains: arguments.domain.clone(),
         manage_buckets: arguments.manage_buckets.then_some(true),
+        keep_ready: (arguments.hot == Switch::Off).then_some(false),
         path_rate: arguments.path_rate,
         clients: vec![ClientOptions {
             access_key: arguments.client.clone(),

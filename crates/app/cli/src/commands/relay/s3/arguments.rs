@@ -9,6 +9,21 @@ use units::{Bytes, Rate};
 use crate::arguments::listen_address;
 use crate::commands::relay::arguments::Switch;
 
+/// What a file says itself, so that beside one it would be passed over without a word.
+const IN_THE_FILE: [&str; 11] = [
+    "listen",
+    "origin",
+    "origin_ca",
+    "client",
+    "client_secret_env",
+    "region",
+    "domain",
+    "bucket",
+    "form",
+    "manage_buckets",
+    "via",
+];
+
 /// Speak S3 to clients nearby and to a store far away, and make the way between fast.
 ///
 /// Clients use credentials of this gateway's own; the store sees its own. Uploads leave while they arrive,
@@ -37,7 +52,7 @@ pub(crate) struct RelayS3 {
     pub(crate) origin: Option<String>,
 
     /// Read the gateway from this file, in TOML; `-` is standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "origin", "origin_ca", "client", "bucket", "form"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = IN_THE_FILE)]
     pub(crate) config: Option<PathBuf>,
 
     /// Access key that clients use; its secret is in the variable of --client-secret-env.
@@ -89,9 +104,9 @@ pub(crate) struct RelayS3 {
     #[arg(long, value_name = "SIZE", conflicts_with = "via")]
     pub(crate) hot_window: Option<Bytes>,
 
-    /// The path's rate, such as "1 Gbit/s": the store's side is paced at it. Until the path has shown a rate of
-    /// its own, large objects are cut for this one.
-    #[arg(long, value_name = "RATE", conflicts_with = "via")]
+    /// The path's rate, such as "1 Gbit/s": the store's side is paced at it, unless that is another's (--via). Until the path
+    /// has shown a rate of its own, large objects are cut for this one.
+    #[arg(long, value_name = "RATE")]
     pub(crate) path_rate: Option<Rate>,
 
     /// TCP profile of the store's side.
