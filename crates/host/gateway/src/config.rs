@@ -43,7 +43,7 @@ pub struct Config {
     pub manage_buckets: bool,
     /// Whether the origin is sent a checksum behind each body, to compare before it stores.
     pub checksums: bool,
-    /// Whether connections for downloads are made ahead of them, while the gateway is used.
+    /// Whether connections for downloads are made ahead of them, once a large object has passed.
     pub keep_ready: bool,
     /// Where uploads under way are noted, so that a start gives up those that a crash has left.
     pub journal: Option<PathBuf>,

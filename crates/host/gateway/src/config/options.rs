@@ -40,7 +40,7 @@ pub struct GatewayOptions {
     /// Whether the origin is sent checksums behind bodies; yes where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<bool>,
-    /// Whether connections for downloads are made ahead of them, while the gateway is used; yes where nothing is said.
+    /// Whether connections for downloads are made ahead of them, once a large object has passed; yes where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_ready: Option<bool>,
     /// Where uploads under way are noted; nowhere where nothing is said.

@@ -625,14 +625,18 @@ fn next_length(flight: Flight, plan: Plan, left: u64) -> u64 {
         return plan.part;
     }
     if !flight.grows {
-        // What all of these have in flight their windows bound, to less than ranges of this part do. One window and a bit of the next
-        // would take two round trips.
+        // One window and a bit of the next would take two round trips. Their windows bound what all of these have in flight, to
+        // less than ranges of a part each do.
         let room = plan.memory / 2 / plan.parallel as u64;
-        return (window * MOST_WINDOWS).clamp(SMALLEST_RANGE, room.max(plan.part));
+        let most = room.max(plan.part);
+        return (window * MOST_WINDOWS).max(SMALLEST_RANGE).min(most);
     }
     match plan.part / window {
         0 | 1 => plan.part,
-        windows => (window * windows.min(MOST_WINDOWS)).clamp(SMALLEST_RANGE, plan.part),
+        windows => {
+            let length = window * windows.min(MOST_WINDOWS);
+            length.max(SMALLEST_RANGE).min(plan.part)
+        }
     }
 }
 

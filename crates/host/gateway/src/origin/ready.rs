@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_an_origin_that_is_not_well_nothing_more_is_asked() {
+    async fn an_origin_that_does_not_answer_well_is_told_apart() {
         let (origin, _connections) = origin(usize::MAX).await;
         assert!(!origin.make_ready("sick", 3).await);
     }
