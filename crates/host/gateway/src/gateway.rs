@@ -76,8 +76,8 @@ impl Gateway {
         &self.inner.origin
     }
 
-    pub(crate) fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.inner.permits)
+    pub(crate) fn permits(&self) -> &Arc<Semaphore> {
+        &self.inner.permits
     }
 
     /// Sizes of encrypted objects that were put together of parts.

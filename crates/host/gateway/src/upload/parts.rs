@@ -4,6 +4,8 @@
 //! next begins, whether the one before has arrived or not, as long as [`Plan::parallel`] allows. What has not
 //! left yet waits in memory: at most a part's bytes for each part under way.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt as _};
 use http::header::{ETAG, HeaderName, HeaderValue};
@@ -274,7 +276,8 @@ impl Gateway {
         if under_way >= parallel {
             return None;
         }
-        self.permits().try_acquire_owned().ok().map(Leave::Counted)
+        let permit = Arc::clone(self.permits()).try_acquire_owned();
+        permit.ok().map(Leave::Counted)
     }
 }
 
