@@ -11,7 +11,7 @@
 
 use std::error::Error;
 
-use longhaul_relay::{Config, Event, Order};
+use longhaul_relay::{Audience, Config, Event, Order};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
 
@@ -31,11 +31,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let _ = tokio::io::stdin().read_to_end(&mut rest).await;
         let _ = orders.send(Order::Stop).await;
     });
-    let tell = move |event| {
-        if !quiet || matches!(event, Event::Warning { .. }) {
-            println!("{event:?}");
-        }
+    let tell = |event: Event| println!("{event:?}");
+    let audience = if quiet {
+        Audience::of_other_than_connections(move |event| {
+            if matches!(event, Event::Warning { .. }) {
+                tell(event);
+            }
+        })
+    } else {
+        tell.into()
     };
-    longhaul_relay::run(config, Vec::new(), tell, given).await?;
+    longhaul_relay::run(config, Vec::new(), audience, given).await?;
     Ok(())
 }

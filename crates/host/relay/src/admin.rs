@@ -1,11 +1,11 @@
 //! What an administrator can ask a running relay: the page, metrics, health and state, read-only, over HTTP.
 
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dash::{Answer, OtherAnswer, Question, Source};
 use hyper::StatusCode;
 use record::page::{Connections, History, Overview, Serves};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::door::{Door, Visitor};

@@ -1,14 +1,16 @@
 //! A listener, and who may come in by it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use profile::{Side, TcpProfile};
 use sys::socket::Applied;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpSocket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
@@ -22,9 +24,18 @@ const BACKLOG: u32 = 4096;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// A listener that lets in whom it may, as many as there are places.
+/// A listener that lets in whom it may, as many as there are places, watched by the runtime that waits at it.
 pub(crate) struct Door {
-    listener: Arc<TcpListener>,
+    gate: Gate,
+    watched: Option<AsyncFd<Arc<TcpListener>>>,
+}
+
+/// A listener that lets in whom it may, as many as there are places, whoever watches it.
+pub(crate) struct Gate {
+    /// All sockets of its address. Other gates may have the same.
+    listeners: Arc<[Arc<TcpListener>]>,
+    /// Where it stands: by which clients come in unless others are watched as well.
+    own: usize,
     admission: Admission,
     places: Places,
     /// Accepted, and still without a place.
@@ -34,6 +45,19 @@ pub(crate) struct Door {
     /// Whether accepting has failed since somebody came in here.
     is_short: bool,
     events: Events,
+}
+
+/// What comes of asking a gate for the next visitor.
+pub(crate) enum Knock {
+    Came(Visitor<TcpStream>),
+    /// Nobody stands before it.
+    Nobody,
+    /// Somebody was turned away, or has left.
+    Again,
+    /// Somebody waits inside for a place: nobody else comes in before one is [free](Gate::place).
+    Full,
+    /// Something is short that an accepted connection needs; nobody tries before.
+    Short(Instant),
 }
 
 /// How many may be inside at the same time, by whichever door.
@@ -55,7 +79,7 @@ struct Shortage {
 }
 
 /// Somebody who came in, and the place that is theirs until they leave.
-pub(crate) struct Visitor<S = TcpStream> {
+pub(crate) struct Visitor<S = tokio::net::TcpStream> {
     pub(crate) stream: S,
     pub(crate) peer: SocketAddr,
     pub(crate) place: OwnedSemaphorePermit,
@@ -77,27 +101,23 @@ pub(crate) fn bind(
 pub(crate) fn take_or_bind(
     address: SocketAddr,
     profile: &TcpProfile,
-    handed: &mut Vec<std::net::TcpListener>,
+    handed: &mut Vec<TcpListener>,
 ) -> Result<(TcpListener, Vec<Applied>), RunError> {
     let Some(socket) = take(address, handed).into_iter().next() else {
         return bind(address, profile);
     };
     let applied = prepare(&socket, address, profile, false)?;
-    Ok((watched(socket, address)?, applied))
+    Ok((handed_over(socket, address)?, applied))
 }
 
 /// All sockets of this address that were handed over.
-pub(crate) fn take(
-    address: SocketAddr,
-    handed: &mut Vec<std::net::TcpListener>,
-) -> Vec<std::net::TcpListener> {
-    let is_it =
-        |socket: &mut std::net::TcpListener| socket.local_addr().is_ok_and(|at| at == address);
+pub(crate) fn take(address: SocketAddr, handed: &mut Vec<TcpListener>) -> Vec<TcpListener> {
+    let is_it = |socket: &mut TcpListener| socket.local_addr().is_ok_and(|at| at == address);
     handed.extract_if(.., is_it).collect()
 }
 
 /// Says which sockets were handed over in vain.
-pub(crate) fn tell_unused(handed: Vec<std::net::TcpListener>, events: &Events) {
+pub(crate) fn tell_unused(handed: Vec<TcpListener>, events: &Events) {
     for socket in handed {
         let address = socket.local_addr();
         let address = address.map_or_else(|_| "?".into(), |address| address.to_string());
@@ -108,15 +128,15 @@ pub(crate) fn tell_unused(handed: Vec<std::net::TcpListener>, events: &Events) {
     }
 }
 
-/// The socket, watched by the runtime that this is called in.
-pub(crate) fn watched(
-    socket: std::net::TcpListener,
+/// A socket that was handed over, as a gate needs it.
+pub(crate) fn handed_over(
+    socket: TcpListener,
     address: SocketAddr,
 ) -> Result<TcpListener, RunError> {
-    let watched = socket
+    socket
         .set_nonblocking(true)
-        .and_then(|()| TcpListener::from_std(socket));
-    watched.map_err(|source| RunError::Listen { address, source })
+        .map_err(|source| RunError::Listen { address, source })?;
+    Ok(socket)
 }
 
 /// Several sockets of one address, with the client-side profile on each, among which the kernel divides connections
@@ -145,11 +165,12 @@ pub(crate) fn bind_several(
     Ok(sockets)
 }
 
-/// Lets clients come to a bound socket, watched by the runtime that this is called in.
+/// Lets clients come to a bound socket. To be called in a runtime.
 pub(crate) fn listen(socket: TcpSocket, address: SocketAddr) -> Result<TcpListener, RunError> {
-    socket
+    let listener = socket
         .listen(BACKLOG)
-        .map_err(|source| RunError::Listen { address, source })
+        .and_then(tokio::net::TcpListener::into_std);
+    listener.map_err(|source| RunError::Listen { address, source })
 }
 
 /// A socket that will listen, with the client-side profile on it, as it was read back.
@@ -248,32 +269,21 @@ impl Shortage {
     }
 }
 
-// === impl Door ===
+// === impl Gate ===
 
-impl Door {
-    /// `listener` has `profile` on it: see [`bind`].
+impl Gate {
+    /// At the socket of this index; all of them have `profile` on them: see [`bind`]. Other gates may give away the same `places`.
     pub(crate) fn new(
-        listener: impl Into<Arc<TcpListener>>,
-        profile: &TcpProfile,
-        admission: impl Into<Admission>,
-        places: usize,
-        events: Events,
-    ) -> Self {
-        Self::with_places(listener, profile, admission, &Places::new(places), events)
-    }
-
-    /// The same, with places that other doors give away as well.
-    pub(crate) fn with_places(
-        listener: impl Into<Arc<TcpListener>>,
+        (listeners, own): (Arc<[Arc<TcpListener>]>, usize),
         profile: &TcpProfile,
         admission: impl Into<Admission>,
         places: &Places,
         events: Events,
     ) -> Self {
-        let listener = listener.into();
         Self {
-            congestion: congestion_of(&listener, profile),
-            listener,
+            congestion: congestion_of(&listeners[own], profile),
+            listeners,
+            own,
             admission: admission.into(),
             places: places.clone(),
             waiting: None,
@@ -285,65 +295,96 @@ impl Door {
     /// Goes on by another configuration; the listener has `profile` on it already. Whoever is inside keeps
     /// their place, also where there are fewer now.
     pub(crate) fn renew(&mut self, profile: &TcpProfile, admission: Admission, places: usize) {
-        self.congestion = congestion_of(&self.listener, profile);
+        self.congestion = congestion_of(&self.listeners[self.own], profile);
         self.admission = admission;
         self.places.resize(places);
     }
 
-    /// The next who may come in. Nobody is lost where this is given up while it waits.
-    pub(crate) async fn next(&mut self) -> Visitor {
-        loop {
-            if self.waiting.is_none() {
-                self.waiting = Some(self.accept().await);
+    /// All sockets of its address.
+    pub(crate) fn listeners(&self) -> &[Arc<TcpListener>] {
+        &self.listeners
+    }
+
+    /// Lets the next in by the socket of this index, if somebody is there.
+    ///
+    /// At the limit, clients wait instead of being turned away: one here, the others in the kernel's queue. A place that was taken
+    /// before anybody comes would be missing at the other gates.
+    pub(crate) fn knock(&mut self, index: usize) -> Knock {
+        if self.waiting.is_none() {
+            match self.accept(index) {
+                Knock::Came(_) | Knock::Full => {}
+                nobody @ (Knock::Nobody | Knock::Again | Knock::Short(_)) => return nobody,
             }
-            // At the limit, clients wait instead of being turned away: one here, the others in the kernel's queue. A
-            // place that was taken before anybody comes would be missing at the other doors.
-            let Ok(place) = Arc::clone(&self.places.free).acquire_owned().await else {
+        }
+        match Arc::clone(&self.places.free).try_acquire_owned() {
+            Ok(place) => self.enter(place).map_or(Knock::Nobody, Knock::Came),
+            Err(_full) => Knock::Full,
+        }
+    }
+
+    /// Whether somebody waits inside for a place.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// A place, once there is one, for whoever waits inside.
+    pub(crate) fn place(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
+        let free = Arc::clone(&self.places.free);
+        async move {
+            match free.acquire_owned().await {
+                Ok(place) => place,
                 // The semaphore is never closed.
-                std::future::pending().await
-            };
-            if let Some((stream, peer)) = self.waiting.take() {
-                return Visitor {
-                    stream,
-                    peer,
-                    place,
-                };
+                Err(_closed) => std::future::pending().await,
             }
         }
     }
 
-    /// The next who may come in, once there is a place.
-    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, peer)) => {
-                    if std::mem::take(&mut self.is_short) {
-                        self.places.shortage().pause = FIRST_PAUSE;
-                    }
-                    if self.admits(peer) {
-                        self.keep_congestion(&stream, peer);
-                        return (stream, peer);
-                    }
+    /// Gives a place to whoever waits inside.
+    pub(crate) fn enter(&mut self, place: OwnedSemaphorePermit) -> Option<Visitor<TcpStream>> {
+        let (stream, peer) = self.waiting.take()?;
+        Some(Visitor {
+            stream,
+            peer,
+            place,
+        })
+    }
+
+    /// Has the next wait inside, if somebody is there who may come in.
+    fn accept(&mut self, index: usize) -> Knock {
+        match sys::socket::accept(&self.listeners[index]) {
+            Ok((stream, peer)) => {
+                if std::mem::take(&mut self.is_short) {
+                    self.places.shortage().pause = FIRST_PAUSE;
                 }
-                Err(error) if is_shortage(&error) => {
-                    self.is_short = true;
-                    let (until, begun) = self.places.shortage().wait(Instant::now());
-                    if let Some(pause) = begun {
-                        (self.events)(Event::Warning {
-                            name: "accept-shortage",
-                            text: format!(
-                                "cannot accept clients: {error}; next attempt in {}. \
-                                 `ulimit -n` bounds the descriptors of a process",
-                                units::format_span(pause)
-                            ),
-                        });
-                    }
-                    sleep_until(until).await;
+                if !self.admits(peer) {
+                    return Knock::Again;
                 }
-                // The client left before it was accepted (accept(2) passes its network errors on).
-                Err(_) => {}
+                self.keep_congestion(&stream, peer);
+                self.waiting = Some((stream, peer));
+                Knock::Full
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Knock::Nobody,
+            Err(error) if is_shortage(&error) => Knock::Short(self.falls_short(&error)),
+            // The client left before it was accepted (accept(2) passes its network errors on).
+            Err(_) => Knock::Again,
         }
+    }
+
+    /// Nobody is let in for a while, which is told where it begins. Until when.
+    pub(crate) fn falls_short(&mut self, error: &io::Error) -> Instant {
+        self.is_short = true;
+        let (until, begun) = self.places.shortage().wait(Instant::now());
+        if let Some(pause) = begun {
+            (self.events)(Event::Warning {
+                name: "accept-shortage",
+                text: format!(
+                    "cannot accept clients: {error}; next attempt in {}. \
+                     `ulimit -n` bounds the descriptors of a process",
+                    units::format_span(pause)
+                ),
+            });
+        }
+        until
     }
 
     /// Accepted sockets inherit the listener's congestion control, unless their route has one of its own. The
@@ -372,6 +413,104 @@ impl Door {
         }
         refused.is_none()
     }
+}
+
+// === impl Door ===
+
+impl Door {
+    /// As [`Gate::new`], with one socket, and places of its own.
+    pub(crate) fn new(
+        listener: impl Into<Arc<TcpListener>>,
+        profile: &TcpProfile,
+        admission: impl Into<Admission>,
+        places: usize,
+        events: Events,
+    ) -> Self {
+        let places = Places::new(places);
+        let listeners = Arc::from([listener.into()]);
+        Gate::new((listeners, 0), profile, admission, &places, events).into()
+    }
+
+    /// Watches it no more.
+    pub(crate) fn into_gate(self) -> Gate {
+        self.gate
+    }
+
+    /// The next who may come in. Nobody is lost where this is given up while it waits.
+    pub(crate) async fn next(&mut self) -> Visitor {
+        loop {
+            // While clients come one after the other, nothing here would wait, and nobody else of this thread would get a turn.
+            tokio::task::coop::consume_budget().await;
+            let visitor = match self.gate.knock(self.gate.own) {
+                Knock::Came(visitor) => Some(visitor),
+                Knock::Again => None,
+                Knock::Full => {
+                    let place = self.gate.place().await;
+                    self.gate.enter(place)
+                }
+                Knock::Short(until) => {
+                    sleep_until(until).await;
+                    None
+                }
+                Knock::Nobody => {
+                    if let Err(error) = self.somebody().await {
+                        sleep_until(self.gate.falls_short(&error)).await;
+                    }
+                    None
+                }
+            };
+            let Some(visitor) = visitor else {
+                continue;
+            };
+            match visitor.watched() {
+                Ok(visitor) => return visitor,
+                Err(error) => sleep_until(self.gate.falls_short(&error)).await,
+            }
+        }
+    }
+
+    /// Resolves when somebody may stand before it.
+    async fn somebody(&mut self) -> io::Result<()> {
+        let watched = match &mut self.watched {
+            Some(watched) => watched,
+            none => none.insert(watched(&self.gate.listeners[self.gate.own])?),
+        };
+        let mut guard = watched.readable().await?;
+        // Whoever knocks next finds everybody who has come before this moment.
+        guard.clear_ready();
+        Ok(())
+    }
+}
+
+impl From<Gate> for Door {
+    fn from(gate: Gate) -> Self {
+        Self {
+            gate,
+            watched: None,
+        }
+    }
+}
+
+// === impl Visitor ===
+
+impl Visitor<TcpStream> {
+    /// The same, watched by the runtime that this is called in. Where that cannot be, the client sees its connection closed.
+    pub(crate) fn watched(self) -> io::Result<Visitor> {
+        Ok(Visitor {
+            stream: tokio::net::TcpStream::from_std(self.stream)?,
+            peer: self.peer,
+            place: self.place,
+        })
+    }
+}
+
+/// The listener, watched by the runtime that this is called in.
+#[expect(
+    deprecated,
+    reason = "its replacement is unsafe, for descriptors that change; a listener's stays while somebody has it"
+)]
+fn watched(listener: &Arc<TcpListener>) -> io::Result<AsyncFd<Arc<TcpListener>>> {
+    AsyncFd::with_interest(Arc::clone(listener), Interest::READABLE)
 }
 
 /// The congestion control that accepted sockets must have; `None` where the profile leaves it open.

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,41 @@ use crate::trunk::TrunkEvent;
 
 /// Where events go.
 pub(crate) type Events = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Who hears what happens in a relay: any function that takes events.
+pub struct Audience {
+    pub(crate) tell: Box<dyn Fn(Event) + Send + Sync>,
+    /// Whether it cares how connections came to a good end.
+    pub(crate) hears_of_connections: bool,
+}
+
+impl Audience {
+    /// One that does not care how connections came to a good end. What the kernel knows of them then ([`SideReport`]) is not asked for
+    /// unless somebody else wants to know.
+    pub fn of_other_than_connections(tell: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        Self {
+            tell: Box::new(tell),
+            hears_of_connections: false,
+        }
+    }
+}
+
+impl<F: Fn(Event) + Send + Sync + 'static> From<F> for Audience {
+    fn from(tell: F) -> Self {
+        Self {
+            tell: Box::new(tell),
+            hears_of_connections: true,
+        }
+    }
+}
+
+impl fmt::Debug for Audience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audience")
+            .field("hears_of_connections", &self.hears_of_connections)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Something that happened, as it is printed in JSON lines and turned into log lines and metrics.
 ///

@@ -48,6 +48,7 @@ mod lost;
 mod meter;
 mod pool;
 mod proxy_protocol;
+mod reactor;
 mod relayed;
 mod server;
 mod session;
@@ -74,8 +75,8 @@ pub use config::{
 };
 pub use document::{ConfigError, Position, Problem};
 pub use event::{
-    AppliedOption, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage, Step,
-    TlsReport,
+    AppliedOption, Audience, ConnectionDone, EndedBy, Event, Missing, Phase, SideReport, Stage,
+    Step, TlsReport,
 };
 pub use lost::{Loss, count_lost};
 pub use proxy_protocol::Version as ProxyVersion;

@@ -3,20 +3,23 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use profile::{Side, TcpProfile};
 use sys::socket::Applied;
 use sys::tcp_info::TcpInfo;
-use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::AppliedOption;
 use crate::event::{Event, Events, Stage};
 
 /// What only the first connections look at, whichever comes first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Looks {
+    began: Instant,
+    /// The second since then in which the distance was looked at last.
+    measured: AtomicU64,
     /// Whether the relay has warned of being near to the wrong end of the path.
     warned_distance: AtomicBool,
     /// Whether the client-side profile was found in effect after data had flowed.
@@ -27,7 +30,29 @@ pub(crate) struct Looks {
     server_verified: AtomicBool,
 }
 
+impl Default for Looks {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            measured: AtomicU64::new(u64::MAX),
+            warned_distance: AtomicBool::new(false),
+            client_verified: AtomicBool::new(false),
+            server_reported: AtomicBool::new(false),
+            server_verified: AtomicBool::new(false),
+        }
+    }
+}
+
 impl Looks {
+    /// Whether the distance to a client is still to be looked at: once a second until somebody was warned.
+    pub(crate) fn want_distance(&self, now: Instant) -> bool {
+        let second = (now - self.began).as_secs();
+        let measured = self.measured.load(Ordering::Relaxed);
+        !self.warned_distance.load(Ordering::Relaxed)
+            && second != measured
+            && self.measured.swap(second, Ordering::Relaxed) == measured
+    }
+
     /// Tells of the first connected socket's options.
     pub(crate) fn at_connected(
         &self,
@@ -35,7 +60,7 @@ impl Looks {
         profile: &TcpProfile,
         applied: Vec<Applied>,
     ) {
-        if !self.server_reported.swap(true, Ordering::Relaxed) {
+        if is_first(&self.server_reported) {
             report(events, Side::Server, profile, Stage::Connected, applied);
         }
     }
@@ -48,7 +73,7 @@ impl Looks {
         stream: &impl AsFd,
         peer: SocketAddr,
     ) {
-        if !self.client_verified.swap(true, Ordering::Relaxed) {
+        if is_first(&self.client_verified) {
             verify(events, stream, profile, Side::Client, peer);
         }
     }
@@ -58,10 +83,10 @@ impl Looks {
         &self,
         events: &Events,
         profile: &TcpProfile,
-        stream: &TcpStream,
+        stream: &impl AsFd,
         peer: SocketAddr,
     ) {
-        if !self.server_verified.swap(true, Ordering::Relaxed) {
+        if is_first(&self.server_verified) {
             verify(events, stream, profile, Side::Server, peer);
         }
     }
@@ -93,6 +118,11 @@ impl Looks {
             });
         }
     }
+}
+
+/// Whether nobody was here before. Whoever comes later only reads: many threads may.
+fn is_first(seen: &AtomicBool) -> bool {
+    !seen.load(Ordering::Relaxed) && !seen.swap(true, Ordering::Relaxed)
 }
 
 /// Tells what a profile's options are on a socket.

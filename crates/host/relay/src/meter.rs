@@ -5,13 +5,13 @@ mod prometheus;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use profile::Side;
 use record::LimitName;
 use record::page::Listener;
 use serde::Serialize;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::event::{ConnectionDone, EndedBy, Event, Phase, TlsReport};
@@ -115,7 +115,7 @@ impl Meter {
     pub(crate) fn arrived(
         self: &Arc<Self>,
         id: u64,
-        stream: &TcpStream,
+        stream: &impl AsFd,
         peer: SocketAddr,
     ) -> Presence {
         self.counts().accepted += 1;
@@ -140,7 +140,9 @@ impl Meter {
         match event {
             Event::ConnectionDone(done) => {
                 self.counts().connection(done);
-                if let Some(present) = self.present().get(&done.client) {
+                if self.watch.is_asked()
+                    && let Some(present) = self.present().get(&done.client)
+                {
                     present.entry.done(done);
                 }
             }
@@ -335,8 +337,13 @@ impl Counts {
 // === impl Presence ===
 
 impl Presence {
+    /// Whether anybody hears, or can ask, how the connection ended.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.meter.watch.is_heard() || self.meter.tracer.is_on()
+    }
+
     /// The client's stream goes on to `peer`.
-    pub(crate) fn reached(&self, stream: &TcpStream, peer: SocketAddr) {
+    pub(crate) fn reached(&self, stream: &impl AsFd, peer: SocketAddr) {
         if let Some(ends) = self.meter.watch.ends_of(stream, peer) {
             self.entry.joined(Side::Server, ends);
         }

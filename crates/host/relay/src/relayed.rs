@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,9 +22,9 @@ use crate::throttle::{Throttles, Tolls};
 use crate::upstream::{Connected, Place};
 
 /// What is known of one client's connection, and of the one to the target once there is one.
-pub(crate) struct Account {
+pub(crate) struct Account<S = Arc<TcpStream>> {
     id: u64,
-    pub(crate) client: Arc<TcpStream>,
+    pub(crate) client: S,
     pub(crate) peer: SocketAddr,
     presence: Arc<Presence>,
     pub(crate) accepted_at: Instant,
@@ -31,7 +32,7 @@ pub(crate) struct Account {
     pub(crate) stands_for: Option<SocketAddr>,
     /// Where the client asked to go.
     pub(crate) asked_for: Option<String>,
-    server: Option<Server>,
+    server: Option<Server<S>>,
     pub(crate) client_tls: Option<Box<TlsReport>>,
     pub(crate) server_tls: Option<Box<TlsReport>>,
     closed_first: Option<Side>,
@@ -44,8 +45,8 @@ pub(crate) struct Account {
 }
 
 /// The connection to the target.
-struct Server {
-    stream: Arc<TcpStream>,
+struct Server<S> {
+    stream: S,
     peer: SocketAddr,
     connect_seconds: f64,
     connected_at: Instant,
@@ -80,18 +81,18 @@ pub(crate) trait Directions {
 
 // === impl Account ===
 
-impl Account {
+impl<S: AsFd> Account<S> {
     pub(crate) fn open(
         id: u64,
-        client: TcpStream,
+        client: S,
         peer: SocketAddr,
         presence: Arc<Presence>,
         phase: Phase,
+        now: Instant,
     ) -> Self {
-        let now = Instant::now();
         Self {
             id,
-            client: Arc::new(client),
+            client,
             peer,
             presence,
             accepted_at: now,
@@ -110,8 +111,12 @@ impl Account {
 
     /// What the connection was in until now is over.
     pub(crate) fn enter(&mut self, phase: Phase) {
+        self.enter_at(phase, Instant::now());
+    }
+
+    pub(crate) fn enter_at(&mut self, phase: Phase, now: Instant) {
         self.phase = phase;
-        self.phases.push((phase, Instant::now()));
+        self.phases.push((phase, now));
     }
 
     /// Notes why the connection is over.
@@ -119,10 +124,10 @@ impl Account {
         self.ended = Some(ended);
     }
 
-    /// What was done before bytes flowed.
-    fn steps(&self) -> Vec<Step> {
+    /// What was done before bytes flowed, or until `now`.
+    fn steps(&self, now: Instant) -> Vec<Step> {
         let ends = self.phases.iter().skip(1).map(|(_, began)| *began);
-        let phases = self.phases.iter().zip(ends.chain([Instant::now()]));
+        let phases = self.phases.iter().zip(ends.chain([now]));
         phases
             .take_while(|((phase, _), _)| *phase != Phase::Data)
             .map(|((phase, began), end)| Step {
@@ -133,6 +138,112 @@ impl Account {
             .collect()
     }
 
+    /// Notes the connection to the target, which took from `started` until `now`.
+    pub(crate) fn reached(
+        &mut self,
+        connected: Connected<S>,
+        (started, now): (Instant, Instant),
+        front: &Front,
+        looks: &Looks,
+        events: &Events,
+    ) {
+        looks.at_connected(events, &front.server_profile, connected.applied);
+        self.presence.reached(&connected.stream, connected.peer);
+        self.server = Some(Server {
+            stream: connected.stream,
+            peer: connected.peer,
+            connect_seconds: (now - started).as_secs_f64(),
+            connected_at: now,
+            place: connected.place,
+        });
+    }
+
+    /// The connection to the target, once there is one.
+    pub(crate) fn server(&self) -> Option<&S> {
+        self.server.as_ref().map(|server| &server.stream)
+    }
+
+    /// Notes which ends were passed on; whether both were.
+    pub(crate) fn closes(&mut self, up: bool, down: bool) -> bool {
+        both_closed(up, down, &mut self.closed_first, &mut self.phase)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.phase == Phase::Closing
+    }
+
+    /// Tells of the connection's end, and closes both sides as that end deserves.
+    pub(crate) fn settle(
+        &mut self,
+        bytes_up: u64,
+        bytes_down: u64,
+        front: &Front,
+        looks: &Looks,
+        events: &Events,
+    ) {
+        let ended = self.ended.take().unwrap_or_else(|| Ended {
+            by: EndedBy::Relay,
+            error: Some("the relay stopped before the connection was over".into()),
+        });
+        // Whoever hears of the end may count on it.
+        let place = self.server.as_mut().and_then(|server| server.place.take());
+        drop(place);
+        let server = self.server.as_ref();
+        let now = Instant::now();
+        // Asking takes a tenth of what a short connection costs beside its packets.
+        let is_asked =
+            ended.by != EndedBy::Completed || self.presence.is_heard() || looks.want_distance(now);
+        let info = |stream: &S| is_asked.then(|| TcpInfo::of(stream).ok()).flatten();
+        let near = info(&self.client);
+        let far = server.and_then(|server| info(&server.stream));
+        let side = |info: &TcpInfo, since: Instant| SideReport::of(info, now - since);
+        if ended.by == EndedBy::Completed
+            && let Some(server) = server
+        {
+            looks.at_client(events, &front.client_profile, &self.client, self.peer);
+            looks.at_server(events, &front.server_profile, &server.stream, server.peer);
+            if let (Some(near), Some(far)) = (&near, &far) {
+                looks.at_distance(events, self.peer, near, far);
+            }
+        }
+        events(Event::ConnectionDone(Box::new(ConnectionDone {
+            client: self.id,
+            peer: self.peer,
+            stands_for: self.stands_for,
+            asked_for: self.asked_for.take(),
+            server: server.map(|server| server.peer),
+            bytes_up,
+            bytes_down,
+            seconds: (now - self.accepted_at).as_secs_f64(),
+            connect_seconds: server.map(|server| server.connect_seconds),
+            closed_first: self.closed_first,
+            ended_by: ended.by,
+            phase: self.phase,
+            error: ended.error,
+            client_side: near.map(|info| side(&info, self.accepted_at)),
+            server_side: far
+                .zip(server)
+                .map(|(info, server)| side(&info, server.connected_at)),
+            client_tls: self.client_tls.take().map(|report| *report),
+            server_tls: self.server_tls.take().map(|report| *report),
+            steps: self.steps(now),
+        })));
+        if ended.by == EndedBy::Completed {
+            return;
+        }
+        // Closed with a FIN, what came so far would look like the whole. Before there is a stream nothing has
+        // come, and a reset could overtake the answer that says why.
+        let unbegun = matches!(self.phase, Phase::ClientHandshake | Phase::Asking);
+        if !unbegun && !self.denied {
+            let _ = sys::socket::reset_when_closed(&self.client);
+        }
+        if let Some(server) = server {
+            let _ = sys::socket::reset_when_closed(&server.stream);
+        }
+    }
+}
+
+impl Account {
     /// Notes the connection to the target, which took from `started` on, and returns it.
     pub(crate) fn connected(
         &mut self,
@@ -142,16 +253,16 @@ impl Account {
         looks: &Looks,
         events: &Events,
     ) -> Arc<TcpStream> {
-        looks.at_connected(events, &front.server_profile, connected.applied);
-        self.presence.reached(&connected.stream, connected.peer);
         let stream = Arc::new(connected.stream);
-        self.server = Some(Server {
+        let shared = Connected {
             stream: Arc::clone(&stream),
             peer: connected.peer,
-            connect_seconds: started.elapsed().as_secs_f64(),
-            connected_at: Instant::now(),
+            applied: connected.applied,
+            congestion: connected.congestion,
             place: connected.place,
-        });
+        };
+        let now = Instant::now();
+        self.reached(shared, (started, now), front, looks, events);
         stream
     }
 
@@ -201,70 +312,5 @@ impl Account {
             idle.poll(context, up + down, *phase == Phase::Closing)
         })
         .await
-    }
-
-    /// Tells of the connection's end, and closes both sides as that end deserves.
-    pub(crate) fn settle(
-        &mut self,
-        bytes_up: u64,
-        bytes_down: u64,
-        front: &Front,
-        looks: &Looks,
-        events: &Events,
-    ) {
-        let ended = self.ended.take().unwrap_or_else(|| Ended {
-            by: EndedBy::Relay,
-            error: Some("the relay stopped before the connection was over".into()),
-        });
-        // Whoever hears of the end may count on it.
-        let place = self.server.as_mut().and_then(|server| server.place.take());
-        drop(place);
-        let server = self.server.as_ref();
-        let near = TcpInfo::of(&*self.client).ok();
-        let far = server.and_then(|server| TcpInfo::of(&*server.stream).ok());
-        let side = |info: &TcpInfo, since: Instant| SideReport::of(info, since.elapsed());
-        if ended.by == EndedBy::Completed
-            && let Some(server) = server
-        {
-            looks.at_client(events, &front.client_profile, &self.client, self.peer);
-            looks.at_server(events, &front.server_profile, &server.stream, server.peer);
-            if let (Some(near), Some(far)) = (&near, &far) {
-                looks.at_distance(events, self.peer, near, far);
-            }
-        }
-        events(Event::ConnectionDone(Box::new(ConnectionDone {
-            client: self.id,
-            peer: self.peer,
-            stands_for: self.stands_for,
-            asked_for: self.asked_for.take(),
-            server: server.map(|server| server.peer),
-            bytes_up,
-            bytes_down,
-            seconds: self.accepted_at.elapsed().as_secs_f64(),
-            connect_seconds: server.map(|server| server.connect_seconds),
-            closed_first: self.closed_first,
-            ended_by: ended.by,
-            phase: self.phase,
-            error: ended.error,
-            client_side: near.map(|info| side(&info, self.accepted_at)),
-            server_side: far
-                .zip(server)
-                .map(|(info, server)| side(&info, server.connected_at)),
-            client_tls: self.client_tls.take().map(|report| *report),
-            server_tls: self.server_tls.take().map(|report| *report),
-            steps: self.steps(),
-        })));
-        if ended.by == EndedBy::Completed {
-            return;
-        }
-        // Closed with a FIN, what came so far would look like the whole. Before there is a stream nothing has
-        // come, and a reset could overtake the answer that says why.
-        let unbegun = matches!(self.phase, Phase::ClientHandshake | Phase::Asking);
-        if !unbegun && !self.denied {
-            let _ = self.client.set_zero_linger();
-        }
-        if let Some(server) = server {
-            let _ = server.stream.set_zero_linger();
-        }
     }
 }

@@ -5,18 +5,17 @@ mod listener;
 mod service;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
 use profile::Side;
 use sys::privilege::{PrivilegeError, User};
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::admin::{Board, Desk, Posted};
-use crate::event::{Event, Events};
+use crate::event::{Audience, Event, Events};
 use crate::meter::Meter;
 use crate::tcp::users::UsersError;
 use crate::tls::handshakes::TlsError;
@@ -157,15 +156,16 @@ struct Handle {
 /// events; it must not block.
 pub async fn run(
     config: Config,
-    sockets: Vec<std::net::TcpListener>,
-    events: impl Fn(Event) + Send + Sync + 'static,
+    sockets: Vec<TcpListener>,
+    events: impl Into<Audience>,
     mut orders: mpsc::Receiver<Order>,
 ) -> Result<(), RunError> {
-    let watch = Watch::new();
+    let audience = events.into();
+    let watch = Watch::new(audience.hears_of_connections);
     let noticed = Arc::clone(&watch);
     let events: Events = Arc::new(move |event| {
         noticed.notice(&event);
-        events(event);
+        (audience.tell)(event);
     });
     let mut fleet = Fleet {
         traces: Traces::new(Arc::clone(&events)),
@@ -233,7 +233,7 @@ impl Fleet {
     fn put_into_effect(
         &mut self,
         config: Config,
-        mut handed: Vec<std::net::TcpListener>,
+        mut handed: Vec<TcpListener>,
     ) -> Result<(), RunError> {
         while self.servers.try_join_next().is_some() {}
         if config.user != self.user {
@@ -300,7 +300,7 @@ impl Fleet {
     fn open(
         &self,
         relay: &Prepared,
-        handed: &mut Vec<std::net::TcpListener>,
+        handed: &mut Vec<TcpListener>,
     ) -> Result<Vec<Entrance>, RunError> {
         let workers: Vec<Worker> = self.crew.workers().cloned().collect();
         listener::open(relay.front(), relay.is_transparent(), handed, &workers)

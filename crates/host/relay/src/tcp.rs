@@ -11,8 +11,10 @@
 
 mod asked;
 mod direction;
+pub(crate) mod plain;
 mod reserve;
 pub(crate) mod users;
+pub(crate) mod watched;
 mod way;
 
 use std::io;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::TcpRelay;
 use crate::ending::{Broken, Ended};
@@ -31,6 +33,7 @@ use crate::meter::Presence;
 use crate::proxy_protocol::{self, Endpoints, Header};
 use crate::relayed::{Account, Directions, Patience};
 use crate::throttle::Throttles;
+use crate::upstream::Group;
 use direction::Direction;
 use reserve::Reserve;
 use users::{Users, UsersError};
@@ -100,6 +103,24 @@ impl Tcp {
         }
     }
 
+    /// Whether a client's connection needs nothing but two sockets: [`plain`] serves it then, unless its target's
+    /// addresses have to be looked up or tried.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.only_target().is_some()
+    }
+
+    /// The group of one target that clients go to straight.
+    fn only_target(&self) -> Option<&Group> {
+        let relay = &self.relay;
+        let silent = !relay.accept_proxy && relay.send_proxy.is_none();
+        match &self.way {
+            Way::Targets(group) if silent && self.throttles.is_none() => {
+                Some(&**group).filter(|group| group.has_one_target())
+            }
+            Way::Targets(_) | Way::Original(..) | Way::Asked(..) => None,
+        }
+    }
+
     /// Serves a client until both directions have ended.
     ///
     /// A client that says nothing costs what this future takes. So its arguments become an account before it begins, and
@@ -113,7 +134,14 @@ impl Tcp {
     ) -> impl Future<Output = ()> + Send {
         let mut relayed = Relayed {
             service: self,
-            account: Account::open(id, client, peer, presence, Phase::Connecting),
+            account: Account::open(
+                id,
+                Arc::new(client),
+                peer,
+                presence,
+                Phase::Connecting,
+                Instant::now(),
+            ),
             up: Direction::default(),
             down: Direction::default(),
             header: 0,

@@ -110,7 +110,14 @@ impl Tls {
     ) -> impl Future<Output = ()> + Send {
         let mut relayed = Relayed {
             service: self,
-            account: Account::open(id, client, peer, presence, Phase::ClientHandshake),
+            account: Account::open(
+                id,
+                Arc::new(client),
+                peer,
+                presence,
+                Phase::ClientHandshake,
+                Instant::now(),
+            ),
             up: Direction::default(),
             down: Direction::default(),
         };

@@ -272,6 +272,11 @@ impl Tracer {
         }
     }
 
+    /// Whether anything is told to a collector.
+    pub(crate) fn is_on(&self) -> bool {
+        self.traces.lane().is_some()
+    }
+
     /// A client that spoke HTTP has left.
     pub(crate) fn left(&self, client: u64, peer: SocketAddr, stayed: Duration, requests: u64) {
         let Some(lane) = self.traces.lane() else {

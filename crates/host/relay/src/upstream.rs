@@ -15,7 +15,7 @@ use std::time::Duration;
 use sys::socket::{Applied, ApplyError};
 use tokio::net::TcpStream;
 
-pub(crate) use dialer::{Dialer, connect_to};
+pub(crate) use dialer::{Dialer, Shown, connect_to};
 pub(crate) use group::{Group, Place};
 pub(crate) use names::addresses_of;
 
@@ -57,8 +57,8 @@ pub(crate) enum ConnectError {
 }
 
 /// An open connection to a target.
-pub(crate) struct Connected {
-    pub(crate) stream: TcpStream,
+pub(crate) struct Connected<S = TcpStream> {
+    pub(crate) stream: S,
     pub(crate) peer: SocketAddr,
     /// The profile's options as they were read back: all of the first connection, none of most others.
     pub(crate) applied: Vec<Applied>,

@@ -12,13 +12,13 @@ mod show;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use profile::Side;
 use record::page::End;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::event::{ConnectionDone, Event};
@@ -30,9 +30,6 @@ pub(crate) use reading::Reader;
 /// Connections that are over and still known.
 const ENDED: usize = 200;
 
-/// The number of connections that came while nobody could ask. Those that are kept count from 1.
-const UNSEEN: u64 = 0;
-
 /// What is known of all connections.
 pub(crate) struct Watch {
     started: Instant,
@@ -40,14 +37,13 @@ pub(crate) struct Watch {
     /// Whether somebody can ask. What nobody can ask for is not kept: it would be a third of what a connection
     /// costs.
     asked: AtomicBool,
+    /// Whether the relay's audience hears how connections end.
+    is_told: bool,
     state: Mutex<State>,
 }
 
-/// A connection that is entered for as long as this lives.
-pub(crate) struct Entry {
-    watch: Arc<Watch>,
-    id: u64,
-}
+/// A connection that is entered for as long as this lives; `None` where it came while nobody could ask.
+pub(crate) struct Entry(Option<(Arc<Watch>, u64)>);
 
 /// Both ends of a socket, this host's first.
 pub(crate) type Ends = (SocketAddr, SocketAddr);
@@ -67,12 +63,13 @@ struct State {
 // === impl Watch ===
 
 impl Watch {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(is_told: bool) -> Arc<Self> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         Arc::new(Self {
             started: Instant::now(),
             started_unix_s: unix.map_or(0.0, |unix| unix.as_secs_f64()),
             asked: AtomicBool::new(false),
+            is_told,
             state: Mutex::default(),
         })
     }
@@ -82,12 +79,19 @@ impl Watch {
         self.asked.store(asked, Ordering::Relaxed);
     }
 
+    /// Whether connections are entered.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether anybody hears, or can ask, how a connection ended.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.is_told || self.is_asked()
+    }
+
     /// Both ends of a connection that is to be entered; `None` where none is.
-    pub(crate) fn ends_of(&self, stream: &TcpStream, peer: SocketAddr) -> Option<Ends> {
-        let local = self
-            .asked
-            .load(Ordering::Relaxed)
-            .then(|| stream.local_addr());
+    pub(crate) fn ends_of(&self, stream: &impl AsFd, peer: SocketAddr) -> Option<Ends> {
+        let local = self.is_asked().then(|| sys::socket::local_address(stream));
         Some((local?.ok()?, peer))
     }
 
@@ -103,7 +107,7 @@ impl Watch {
 
     /// Takes note of what somebody should look at.
     pub(crate) fn notice(&self, event: &Event) {
-        if let Event::RequestDone { .. } = event {
+        if let Event::RequestDone { .. } | Event::ConnectionDone(_) = event {
             // Nothing to look at, and there are many of them: they need not wait for each other here.
             return;
         }
@@ -117,19 +121,16 @@ impl Watch {
     }
 
     fn enter(self: &Arc<Self>, listener: SocketAddr, side: Side, ends: Option<Ends>) -> Entry {
-        let mut entry = Entry {
-            watch: Arc::clone(self),
-            id: UNSEEN,
-        };
-        if !self.asked.load(Ordering::Relaxed) {
-            return entry;
+        if !self.is_asked() {
+            return Entry(None);
         }
         let now = self.now();
         let mut state = self.state();
         state.entered += 1;
-        entry.id = state.entered;
-        state.open.insert(entry.id, Connection::new(listener, now));
+        let id = state.entered;
+        state.open.insert(id, Connection::new(listener, now));
         drop(state);
+        let entry = Entry(Some((Arc::clone(self), id)));
         if let Some(ends) = ends {
             entry.joined(side, ends);
         }
@@ -147,36 +148,39 @@ impl Watch {
 impl Entry {
     /// The socket of a side, by its ends. The kernel writes an IPv4 client of an IPv6 listener as IPv4.
     pub(crate) fn joined(&self, side: Side, (local, peer): Ends) {
-        if self.id == UNSEEN {
+        let Some((watch, id)) = &self.0 else {
             return;
-        }
+        };
         let ends = (canonical(local), canonical(peer));
-        let now = self.watch.now();
-        let mut state = self.watch.state();
-        let Some(connection) = state.open.get_mut(&self.id) else {
+        let now = watch.now();
+        let mut state = watch.state();
+        let Some(connection) = state.open.get_mut(id) else {
             return;
         };
         connection.join(side, ends, now);
         // A socket may take the ends of one that was closed a moment ago: the newer one has them.
-        state.by_ends.insert(ends, (self.id, side));
+        state.by_ends.insert(ends, (*id, side));
     }
 
     /// How it ended, and what the kernel knew then.
     pub(crate) fn done(&self, done: &ConnectionDone) {
-        let now = self.watch.now();
-        let mut state = self.watch.state();
-        if let Some(connection) = state.open.get_mut(&self.id) {
+        let Some((watch, id)) = &self.0 else {
+            return;
+        };
+        let now = watch.now();
+        let mut state = watch.state();
+        if let Some(connection) = state.open.get_mut(id) {
             connection.done(done, now);
         }
     }
 
     /// How far the newest request came; the connection may go on.
     pub(crate) fn request_done(&self, by: &str, phase: &str, error: Option<&str>) {
-        if self.id == UNSEEN {
+        let Some((watch, id)) = &self.0 else {
             return;
-        }
-        let mut state = self.watch.state();
-        if let Some(connection) = state.open.get_mut(&self.id) {
+        };
+        let mut state = watch.state();
+        if let Some(connection) = state.open.get_mut(id) {
             connection.outcome = Some(End {
                 at_s: 0.0,
                 by: by.to_owned(),
@@ -189,9 +193,9 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if self.id != UNSEEN {
-            let now = self.watch.now();
-            self.watch.state().close(self.id, now);
+        if let Some((watch, id)) = &self.0 {
+            let now = watch.now();
+            watch.state().close(*id, now);
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod passing;
 pub mod pipe;
 pub mod privilege;
 pub mod process;
+pub mod readiness;
 pub mod realtime;
 pub mod redirect;
 pub mod residence;

@@ -10,12 +10,13 @@ mod extensions;
 use std::fmt;
 use std::io;
 use std::mem::size_of;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 use profile::{KeepAlive, Side, TcpProfile};
-use rustix::net::RecvFlags;
-use socket2::SockRef;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use units::{Bytes, Rate, Span};
 
 /// An option as asked for and as the kernel reports it.
@@ -202,11 +203,11 @@ pub fn keep_congestion_control(
     side: Side,
     peer: SocketAddr,
 ) -> Result<(), ApplyError> {
-    let effective = SockRef::from(socket).tcp_congestion();
     // Behind the name stand zeros, as many as there is room for.
-    let is_it =
-        |effective: Vec<u8>| effective.split(|&byte| byte == 0).next() == Some(name.as_bytes());
-    if effective.is_ok_and(is_it) {
+    let is_it = |effective: [u8; bounds::NAME]| {
+        effective.split(|&byte| byte == 0).next() == Some(name.as_bytes())
+    };
+    if bounds::congestion_name(socket).is_ok_and(is_it) {
         return Ok(());
     }
     set_congestion_control(socket, name, side, peer).map(drop)
@@ -319,6 +320,60 @@ pub fn idle_state(socket: &impl AsFd) -> IdleState {
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (count, _length) = rustix::net::recv(socket, buffer, RecvFlags::empty())?;
     Ok(count)
+}
+
+/// Writes once, and returns how many bytes were taken. A peer that is gone is an error here, not a signal to the process.
+pub fn send(socket: &impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(socket, bytes, SendFlags::NOSIGNAL)?)
+}
+
+/// The next connection of a listener that does not wait; neither does the connection.
+pub fn accept(listener: &impl AsFd) -> io::Result<(TcpStream, SocketAddr)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (stream, peer) = rustix::net::acceptfrom_with(listener, flags)?;
+    // TCP's peers have addresses.
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+    let peer = peer.ok_or(io::ErrorKind::NotConnected)?;
+    Ok((stream.into(), peer))
+}
+
+/// A socket that can connect to such an address, and does not wait.
+pub fn unconnected(peer: SocketAddr) -> io::Result<TcpStream> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new_raw(Domain::for_address(peer), kind, Some(Protocol::TCP))?;
+    Ok(socket.into())
+}
+
+/// Gives a socket its own address.
+pub fn bind(socket: &impl AsFd, address: SocketAddr) -> io::Result<()> {
+    Ok(rustix::net::bind(socket, &address)?)
+}
+
+/// Begins to connect a socket that does not wait. When it is writable, [`take_error`] tells what has come of it.
+pub fn connect(socket: &impl AsFd, peer: SocketAddr) -> io::Result<()> {
+    match rustix::net::connect(socket, &peer) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a connection has failed by, if it has and nobody has been told yet.
+pub fn take_error(socket: &impl AsFd) -> io::Result<()> {
+    match rustix::net::sockopt::socket_error(socket)? {
+        Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// This host's address of a connection.
+pub fn local_address(socket: &impl AsFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(socket)?;
+    Ok(SocketAddr::try_from(address)?)
+}
+
+/// Makes closing a reset: the peer does not take what came for the whole.
+pub fn reset_when_closed(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).set_linger(Some(Duration::ZERO))
 }
 
 /// Ends the sending direction: the peer gets a FIN once all that was written has arrived.
@@ -459,7 +514,7 @@ impl<'a> Options<'a> {
                 |socket| {
                     let seconds = bounds::int(socket, libc::IPPROTO_TCP, name)?;
                     let seconds = u64::try_from(seconds).unwrap_or(0);
-                    Ok(Span::from(std::time::Duration::from_secs(seconds)))
+                    Ok(Span::from(Duration::from_secs(seconds)))
                 },
             )?;
         }

@@ -21,8 +21,8 @@ use std::thread;
 
 use relay::trunk::{Inherited, TrunkConfig};
 use relay::{
-    AdminOptions, BalanceOptions, Config, ConfigError, ConfigOptions, HttpOptions, TcpOptions,
-    TlsCertificate, TlsOptions, TlsRouteOptions, TlsSideOptions,
+    AdminOptions, Audience, BalanceOptions, Config, ConfigError, ConfigOptions, HttpOptions,
+    TcpOptions, TlsCertificate, TlsOptions, TlsRouteOptions, TlsSideOptions,
 };
 
 use crate::failure::{Blame as _, Failure, Kind};
@@ -308,7 +308,12 @@ fn serve(
         let failed = voice.listener();
         let (orders, given) = mpsc::channel(1);
         let ordering = runtime.spawn(signals.give(orders, again, failed));
-        let result = runtime.block_on(relay::run(config, sockets, listener, given));
+        let audience = if voice.tells_all() {
+            listener.into()
+        } else {
+            Audience::of_other_than_connections(listener)
+        };
+        let result = runtime.block_on(relay::run(config, sockets, audience, given));
         ordering.abort();
         result
     })

@@ -15,6 +15,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use crate::reactor::{self, Reactor};
+
 /// A thread looks at its timers at least this often.
 ///
 /// With tokio, a timer that is due before all others interrupts its thread's wait for events by a system call, also where it is that thread
@@ -26,9 +28,11 @@ pub(super) struct Crew {
     members: Vec<Member>,
 }
 
-/// A thread and its runtime.
+/// A thread and its runtime, and another one for streams that need none.
 struct Member {
     worker: Worker,
+    /// Ended first: what it begins goes on in the runtime.
+    _reactor: reactor::Thread,
     /// Ends the thread when dropped.
     stay: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -38,6 +42,7 @@ struct Member {
 #[derive(Clone)]
 pub(super) struct Worker {
     pub(super) runtime: Handle,
+    pub(super) reactor: Reactor,
     load: Arc<AtomicUsize>,
 }
 
@@ -89,8 +94,10 @@ impl Member {
             }
         })?;
         let runtime = told.recv().map_err(io::Error::other)??;
+        let reactor = reactor::Thread::start(format!("reactor-{index}"), runtime.clone())?;
         Ok(Self {
-            worker: Worker::new(runtime),
+            worker: Worker::new(runtime, reactor.reactor.clone()),
+            _reactor: reactor,
             stay: Some(stay),
             thread: Some(thread),
         })
@@ -117,9 +124,10 @@ async fn tick() {
 // === impl Worker ===
 
 impl Worker {
-    pub(super) fn new(runtime: Handle) -> Self {
+    fn new(runtime: Handle, reactor: Reactor) -> Self {
         Self {
             runtime,
+            reactor,
             load: Arc::default(),
         }
     }

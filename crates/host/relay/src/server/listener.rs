@@ -4,11 +4,12 @@
 //! divides connections by their addresses (`SO_REUSEPORT`, `reuseport_select_sock` in `net/core/sock_reuseport.c`). Where that
 //! leaves one thread with more to do than another, a new connection changes over.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use profile::Side;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -16,14 +17,11 @@ use tokio::time::{Instant, timeout_at};
 use super::RunError;
 use super::crew::Worker;
 use super::service::Service;
-use crate::door::{self, Door, Visitor};
+use crate::door::{self, Door, Gate, Visitor};
 use crate::event::{Event, Events, Stage};
 use crate::meter::Meter;
+use crate::reactor::{Inside, Lease, Post, Reactor, better_off};
 use crate::{Front, looks};
-
-/// How many more connections than the least busy thread one may have before a new one changes over, which costs two
-/// wake-ups: more than chance brings to short connections, few enough for eight long ones to end up well divided.
-const UNEVEN: usize = 3;
 
 /// A listening socket, and where its clients are served.
 #[derive(Clone)]
@@ -46,18 +44,36 @@ pub(super) struct Listener {
 
 /// One entrance while clients come in by it.
 struct Porter {
-    door: Door,
     worker: Worker,
-    /// Who comes over from other entrances.
+    /// Who comes over from other entrances, or from a reactor.
     moved: mpsc::UnboundedReceiver<Moved>,
     /// All entrances, this one included.
     others: Arc<[Other]>,
+    /// This one among them.
+    own: usize,
     /// Clients so far, at all entrances: the newest one's number.
     accepted: Arc<AtomicU64>,
     service: watch::Receiver<Arc<Service>>,
     draining: watch::Receiver<bool>,
     meter: Arc<Meter>,
-    clients: JoinSet<()>,
+    clients: Clients,
+}
+
+/// Who lets clients in by an entrance.
+enum Keeper {
+    /// The porter, and tasks serve them.
+    Door(Door),
+    /// A reactor, which serves them as well.
+    Reactor(Lease),
+}
+
+/// Those who came in by one entrance and are still inside.
+struct Clients {
+    tasks: JoinSet<()>,
+    /// Of reactors.
+    inside: Arc<Inside>,
+    /// Where they may be.
+    reactors: Arc<[Reactor]>,
 }
 
 /// An entrance as the others see it.
@@ -74,7 +90,7 @@ type Moved = Visitor<std::net::TcpStream>;
 pub(super) fn open(
     front: &Front,
     transparent: bool,
-    handed: &mut Vec<std::net::TcpListener>,
+    handed: &mut Vec<TcpListener>,
     workers: &[Worker],
 ) -> Result<Vec<Entrance>, RunError> {
     let address = front.listen;
@@ -87,8 +103,7 @@ pub(super) fn open(
     {
         door::prepare(&socket, address, profile, transparent)?;
         sys::socket::keep_urgent_inline(&socket).map_err(failed)?;
-        let _inside = worker.runtime.enter();
-        entrances.push(Entrance::new(door::watched(socket, address)?, worker));
+        entrances.push(Entrance::new(door::handed_over(socket, address)?, worker));
     }
     if !entrances.is_empty() {
         return Ok(entrances);
@@ -97,7 +112,6 @@ pub(super) fn open(
     for (socket, worker) in sockets.into_iter().zip(workers) {
         // Accepted sockets inherit it: see the `tcp` module for what it is about.
         sys::socket::keep_urgent_inline(&socket).map_err(failed)?;
-        let _inside = worker.runtime.enter();
         entrances.push(Entrance::new(door::listen(socket, address)?, worker));
     }
     Ok(entrances)
@@ -147,7 +161,7 @@ impl Listener {
         // Those of a listener that is in the configuration no more go on as they are.
         let all_left = async {
             for clients in &mut clients {
-                while clients.join_next().await.is_some() {}
+                clients.leave().await;
             }
         };
         tokio::select! {
@@ -163,7 +177,7 @@ impl Listener {
 
     /// Lets clients in by all entrances, each at its worker. The tasks end when there is an order to end that, with the
     /// clients that are inside.
-    fn porters(&mut self, accepted: &Arc<AtomicU64>) -> JoinSet<JoinSet<()>> {
+    fn porters(&mut self, accepted: &Arc<AtomicU64>) -> JoinSet<Clients> {
         let service = Arc::clone(&self.service.borrow_and_update());
         let front = service.front();
         let places = door::Places::new(front.connections);
@@ -176,30 +190,39 @@ impl Listener {
                 (Other { worker, moved }, receiver)
             })
             .unzip();
+        let reactors = others.iter().map(|other| other.worker.reactor.clone());
+        let reactors: Arc<[Reactor]> = reactors.collect();
         let others: Arc<[Other]> = others.into();
+        let listeners = self.entrances.iter().map(|open| Arc::clone(&open.socket));
+        let listeners: Arc<[_]> = listeners.collect();
         let mut porters = JoinSet::new();
-        for (entrance, moved) in self.entrances.drain(..).zip(receivers) {
-            let Entrance { socket, worker } = entrance;
+        let entrances = self.entrances.drain(..).zip(receivers);
+        for (own, (Entrance { worker, .. }, moved)) in entrances.enumerate() {
             let runtime = worker.runtime.clone();
+            let gate = Gate::new(
+                (Arc::clone(&listeners), own),
+                &front.client_profile,
+                front.admission(),
+                &places,
+                Arc::clone(&self.events),
+            );
             let porter = Porter {
-                door: Door::with_places(
-                    socket,
-                    &front.client_profile,
-                    front.admission(),
-                    &places,
-                    Arc::clone(&self.events),
-                ),
                 worker,
                 moved,
                 others: Arc::clone(&others),
+                own,
                 accepted: Arc::clone(accepted),
                 service: self.service.clone(),
                 draining: self.draining.clone(),
                 meter: Arc::clone(&self.meter),
-                clients: JoinSet::new(),
+                clients: Clients {
+                    tasks: JoinSet::new(),
+                    inside: Arc::default(),
+                    reactors: Arc::clone(&reactors),
+                },
             };
             let over = over(self.draining.clone(), self.retired.clone());
-            porters.spawn_on(porter.receive(over), &runtime);
+            porters.spawn_on(porter.receive(gate, over), &runtime);
         }
         porters
     }
@@ -213,31 +236,79 @@ async fn over(mut draining: watch::Receiver<bool>, mut retired: watch::Receiver<
     }
 }
 
+// === impl Keeper ===
+
+impl Keeper {
+    /// The next who is to be served by a task.
+    async fn next(&mut self) -> Visitor {
+        match self {
+            Self::Door(door) => door.next().await,
+            Self::Reactor(_) => std::future::pending().await,
+        }
+    }
+
+    /// Lets nobody in any more. `None` where it was lost with the reactor's thread.
+    async fn into_gate(self) -> Option<Gate> {
+        match self {
+            Self::Door(door) => Some(door.into_gate()),
+            Self::Reactor(lease) => lease.take_back().await,
+        }
+    }
+}
+
 // === impl Porter ===
 
 impl Porter {
     /// Lets clients in until `over`, and returns those who are inside.
-    async fn receive(mut self, over: impl Future<Output = ()>) -> JoinSet<()> {
+    async fn receive(mut self, gate: Gate, over: impl Future<Output = ()>) -> Clients {
         let mut over = std::pin::pin!(over);
+        let mut keeper = self.keep(gate);
         loop {
             tokio::select! {
                 biased;
                 () = &mut over => break,
                 Ok(()) = self.service.changed() => {
+                    let Some(mut gate) = keeper.into_gate().await else {
+                        return self.clients;
+                    };
                     let service = Arc::clone(&self.service.borrow_and_update());
                     let front = service.front();
-                    self.door.renew(&front.client_profile, front.admission(), front.connections);
+                    gate.renew(&front.client_profile, front.admission(), front.connections);
+                    keeper = self.keep(gate);
                 }
                 Some(visitor) = self.moved.recv() => self.welcome(visitor),
-                visitor = self.door.next() => self.place(visitor),
+                visitor = keeper.next() => self.place(visitor),
             }
         }
+        drop(keeper.into_gate().await);
         // Who is already on the way here is nobody else's client any more.
         self.moved.close();
         while let Ok(visitor) = self.moved.try_recv() {
             self.welcome(visitor);
         }
         self.clients
+    }
+
+    /// Has clients let in where they are to be served.
+    fn keep(&self, gate: Gate) -> Keeper {
+        let service = self.service.borrow();
+        match &**service {
+            Service::Tcp(tcp) if tcp.is_plain() => {
+                let lease = self.worker.reactor.lend(
+                    gate,
+                    Post {
+                        service: self.service.clone(),
+                        meter: Arc::clone(&self.meter),
+                        accepted: Arc::clone(&self.accepted),
+                        inside: Arc::clone(&self.clients.inside),
+                        elsewhere: self.others[self.own].moved.clone(),
+                        reactors: Arc::clone(&self.clients.reactors),
+                    },
+                );
+                Keeper::Reactor(lease)
+            }
+            Service::Http(_) | Service::Tcp(_) | Service::Tls(_) => Keeper::Door(gate.into()),
+        }
     }
 
     /// Serves a client here, or has another thread do it that has much less to do.
@@ -284,43 +355,63 @@ impl Porter {
             peer,
             place,
         } = visitor;
-        while self.clients.try_join_next().is_some() {}
+        self.clients.reap();
         let id = self.accepted.fetch_add(1, Ordering::Relaxed) + 1;
         let service = Arc::clone(&self.service.borrow());
         let presence = Arc::new(self.meter.arrived(id, &stream, peer));
         let kept = Arc::clone(&presence);
         let serving = service.serve(id, stream, peer, presence, &self.service, &self.draining);
         let burden = self.worker.take_on();
-        self.clients.spawn(async move {
+        self.clients.tasks.spawn(async move {
             serving.await;
             drop((place, kept, burden));
         });
     }
 }
 
-/// Which thread is to serve a new connection, where that is not the one with a load of `own`.
-fn better_off(own: usize, loads: impl Iterator<Item = usize>) -> Option<usize> {
-    let (index, least) = loads.enumerate().min_by_key(|&(_, load)| load)?;
-    (own >= least + UNEVEN).then_some(index)
+// === impl Clients ===
+
+impl Clients {
+    /// Forgets tasks that are over.
+    fn reap(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    fn count(&mut self) -> usize {
+        self.reap();
+        self.tasks.len() + self.inside.count()
+    }
+
+    /// Resolves when all have left.
+    async fn leave(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+        self.inside.empty().await;
+    }
+
+    /// Has all leave.
+    async fn cut(&mut self) {
+        self.tasks.shutdown().await;
+        for reactor in &*self.reactors {
+            reactor.cut(&self.inside);
+        }
+        self.inside.empty().await;
+    }
 }
 
 /// Waits for clients to finish, and cuts off what is left at the deadline.
-async fn drain(service: &Service, mut clients: Vec<JoinSet<()>>, accepted: u64, events: &Events) {
-    for clients in &mut clients {
-        while clients.try_join_next().is_some() {}
-    }
-    let inside = |clients: &[JoinSet<()>]| clients.iter().map(JoinSet::len).sum();
+async fn drain(service: &Service, mut all: Vec<Clients>, accepted: u64, events: &Events) {
+    let inside = |all: &mut Vec<Clients>| all.iter_mut().map(Clients::count).sum();
     events(Event::Draining {
-        clients: inside(&clients),
+        clients: inside(&mut all),
     });
     let deadline = Instant::now() + service.front().drain_timeout;
-    for clients in &mut clients {
-        while let Ok(Some(_)) = timeout_at(deadline, clients.join_next()).await {}
-        while clients.try_join_next().is_some() {}
+    for clients in &mut all {
+        // Who is still there is counted and cut off below.
+        let _ = timeout_at(deadline, clients.leave()).await;
     }
-    let aborted = inside(&clients);
-    for clients in &mut clients {
-        clients.shutdown().await;
+    let aborted = inside(&mut all);
+    for clients in &mut all {
+        clients.cut().await;
     }
     let pool = service.pool();
     events(Event::Stopped {
@@ -329,24 +420,4 @@ async fn drain(service: &Service, mut clients: Vec<JoinSet<()>>, accepted: u64, 
         requests: pool.map(|pool| pool.served()),
         hot_ratio: pool.map(|pool| pool.hot_ratio()),
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_new_connection_changes_over_only_where_another_thread_has_much_less_to_do() {
-        assert_eq!(better_off(0, [0].into_iter()), None);
-        assert_eq!(better_off(2, [2, 0].into_iter()), None);
-        assert_eq!(better_off(3, [3, 0].into_iter()), Some(1));
-        assert_eq!(better_off(5, [3, 2, 5].into_iter()), Some(1));
-        // The busy one gives away until the difference is small, wherever connections come in.
-        let mut loads = [0, 0];
-        for _ in 0..8 {
-            let chosen = better_off(loads[0], loads.into_iter()).unwrap_or(0);
-            loads[chosen] += 1;
-        }
-        assert_eq!(loads, [5, 3]);
-    }
 }

@@ -3,12 +3,10 @@
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-
-use tokio::io::Interest;
-use tokio::net::TcpStream;
+use std::task::{Context, Poll};
 
 use super::reserve::{LentBuffer, LentPipe, Reserve};
+use super::watched::Watched;
 use crate::ending::Broken;
 
 /// One read of a stream that is not known to be in bulk: the common sizes of TLS records and RPCs fit,
@@ -41,6 +39,17 @@ pub(super) struct Direction {
     closed: bool,
     /// Bytes given to the sink.
     given: u64,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Turn {
+    /// The end of the stream has been passed on.
+    Closed,
+    /// There is nothing to do before a socket is ready.
+    Waits,
+    /// There may be more to do when others have had theirs.
+    Over,
 }
 
 /// What was read and is not written yet.
@@ -87,41 +96,67 @@ impl Direction {
         self.held.is_empty() && !self.ended
     }
 
-    /// Moves what can be moved; ready when the end of the stream has been passed on.
+    /// Moves what can be moved, as long as it is this connection's turn.
     ///
-    /// Reads only when all that was read is written: a slow sink holds its source back.
-    pub(super) fn poll(
+    /// Reads only when all that was read is written: a slow sink holds its source back. `is_last`: the sink is closed as soon as the
+    /// source has come to its end, so nobody has to say that to it.
+    pub(super) fn turn<S: Watched>(
         &mut self,
         context: &mut Context<'_>,
-        source: &TcpStream,
-        sink: &TcpStream,
+        (source, sink): (&S, &S),
         reserve: &Arc<Reserve>,
-    ) -> Poll<Result<(), Broken>> {
+        is_last: bool,
+    ) -> Result<Turn, Broken> {
         let rounds = if self.throttled { 1 } else { ROUNDS };
         for _ in 0..rounds {
             if self.closed {
-                return Poll::Ready(Ok(()));
+                return Ok(Turn::Closed);
             }
             if !self.held.is_empty() {
-                ready!(sink.poll_write_ready(context)).map_err(Broken::Sink)?;
+                match sink.poll_writable(context) {
+                    Poll::Pending => return Ok(Turn::Waits),
+                    Poll::Ready(ready) => ready.map_err(Broken::Sink)?,
+                }
                 self.give(sink).map_err(Broken::Sink)?;
             } else if self.ended {
-                sys::socket::finish_sending(sink).map_err(Broken::Sink)?;
+                if !is_last {
+                    sys::socket::finish_sending(sink).map_err(Broken::Sink)?;
+                }
                 self.closed = true;
             } else {
-                ready!(source.poll_read_ready(context)).map_err(Broken::Source)?;
+                match source.poll_readable(context) {
+                    Poll::Pending => return Ok(Turn::Waits),
+                    Poll::Ready(ready) => ready.map_err(Broken::Source)?,
+                }
                 self.take(source, sink, reserve)?;
             }
         }
-        context.waker().wake_by_ref();
-        Poll::Pending
+        Ok(Turn::Over)
+    }
+
+    /// The same; ready when the end of the stream has been passed on.
+    pub(super) fn poll<S: Watched>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &S,
+        sink: &S,
+        reserve: &Arc<Reserve>,
+    ) -> Poll<Result<(), Broken>> {
+        match self.turn(context, (source, sink), reserve, false)? {
+            Turn::Closed => Poll::Ready(Ok(())),
+            Turn::Waits => Poll::Pending,
+            Turn::Over => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
     }
 
     /// Reads once, into the reserve where the stream is in bulk and the reserve has room.
-    fn take(
+    fn take<S: Watched>(
         &mut self,
-        source: &TcpStream,
-        sink: &TcpStream,
+        source: &S,
+        sink: &S,
         reserve: &Arc<Reserve>,
     ) -> Result<(), Broken> {
         if !self.bulk || self.throttled {
@@ -145,9 +180,9 @@ impl Direction {
         }
     }
 
-    fn take_by_pipe(&mut self, source: &TcpStream, mut pipe: LentPipe) -> io::Result<usize> {
+    fn take_by_pipe<S: Watched>(&mut self, source: &S, mut pipe: LentPipe) -> io::Result<usize> {
         let mut rest = Held::Nothing;
-        let count = source.try_io(Interest::READABLE, || match pipe.get().fill_from(source) {
+        let count = source.try_reading(|| match pipe.get().fill_from(source) {
             // Nothing there, or urgent data, which only a read passes: either way reading tells. Within
             // the same attempt, since this answer also ends the socket's readiness.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -167,8 +202,12 @@ impl Direction {
         Ok(count)
     }
 
-    fn take_by_buffer(&mut self, source: &TcpStream, mut buffer: LentBuffer) -> io::Result<usize> {
-        let end = source.try_read(buffer.bytes())?;
+    fn take_by_buffer<S: Watched>(
+        &mut self,
+        source: &S,
+        mut buffer: LentBuffer,
+    ) -> io::Result<usize> {
+        let end = source.receive(buffer.bytes())?;
         if end > 0 {
             self.held = Held::Buffer {
                 buffer,
@@ -180,9 +219,9 @@ impl Direction {
     }
 
     /// Reads once and writes at once; what the sink does not take is kept.
-    fn take_small(&mut self, source: &TcpStream, sink: &TcpStream) -> Result<(), Broken> {
+    fn take_small<S: Watched>(&mut self, source: &S, sink: &S) -> Result<(), Broken> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let count = match source.try_read(scratch) {
+            let count = match source.receive(scratch) {
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(Broken::Source(error)),
@@ -193,7 +232,7 @@ impl Direction {
                 self.ended = true;
                 return Ok(());
             }
-            let written = match sink.try_write(&scratch[..count]) {
+            let written = match sink.send(&scratch[..count]) {
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
                 Err(error) => return Err(Broken::Sink(error)),
@@ -205,14 +244,14 @@ impl Direction {
     }
 
     /// Writes once.
-    fn give(&mut self, sink: &TcpStream) -> io::Result<()> {
+    fn give<S: Watched>(&mut self, sink: &S) -> io::Result<()> {
         let written = match &mut self.held {
             Held::Nothing => return Ok(()),
-            Held::Rest { bytes, start } => sink.try_write(&bytes[*start..]),
-            Held::Buffer { buffer, start, end } => sink.try_write(&buffer.bytes()[*start..*end]),
+            Held::Rest { bytes, start } => sink.send(&bytes[*start..]),
+            Held::Buffer { buffer, start, end } => sink.send(&buffer.bytes()[*start..*end]),
             Held::Pipe(pipe) => {
                 let pipe = pipe.get();
-                sink.try_io(Interest::WRITABLE, || pipe.drain_to(sink))
+                sink.try_writing(|| pipe.drain_to(sink))
             }
         };
         let written = match written {

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -101,7 +100,7 @@ pub struct Succession {
 pub struct Inherited {
     /// Listeners that the process before this one, or a supervisor, has opened: whoever listens at the address of one
     /// takes it.
-    pub listeners: Vec<std::net::TcpListener>,
+    pub listeners: Vec<TcpListener>,
     /// The [passage](Succession::passage) of the process before this one.
     pub passage: Option<OwnedFd>,
 }
@@ -304,7 +303,7 @@ impl Ends {
     fn prepare_near(
         &mut self,
         near: NearEnd,
-        handed: &mut Vec<std::net::TcpListener>,
+        handed: &mut Vec<TcpListener>,
     ) -> Result<(), TrunkError> {
         let NearEnd { end, via } = near;
         let name = end.name.clone();
@@ -337,7 +336,7 @@ impl Ends {
     fn prepare_far(
         &mut self,
         far: FarEnd,
-        handed: &mut Vec<std::net::TcpListener>,
+        handed: &mut Vec<TcpListener>,
     ) -> Result<(), TrunkError> {
         let FarEnd { end, listen, allow } = far;
         let name = end.name.clone();
@@ -384,7 +383,7 @@ impl Ends {
     fn bind(
         &mut self,
         site: &Site,
-        handed: &mut Vec<std::net::TcpListener>,
+        handed: &mut Vec<TcpListener>,
     ) -> Result<Vec<Entrance>, TrunkError> {
         let entrances = site.bind(handed).map_err(|source| TrunkError::Listen {
             name: site.end.name.clone(),
@@ -397,7 +396,7 @@ impl Ends {
     }
 
     /// One of which the kernel makes no copy is opened anew by a successor.
-    fn keep_copy(&mut self, listener: &TcpListener) {
+    fn keep_copy(&mut self, listener: &impl AsFd) {
         let copy = listener.as_fd().try_clone_to_owned();
         self.sockets.extend(copy.ok());
     }

@@ -1,6 +1,6 @@
 //! What both ends of a trunk do: let clients in, open targets for the other end, and tell.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,6 @@ use bytes::Bytes;
 use profile::{Side, TcpProfile};
 use record::LimitSeconds;
 use sys::socket::Applied;
-use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use trunk::{Config, Explanation, Memory, OpenError, Reason, Target, Width};
@@ -98,10 +97,7 @@ impl Site {
     }
 
     /// Opens all listeners for clients, or none. Sockets that were handed over are taken by address.
-    pub(super) fn bind(
-        &self,
-        handed: &mut Vec<std::net::TcpListener>,
-    ) -> Result<Vec<Entrance>, RunError> {
+    pub(super) fn bind(&self, handed: &mut Vec<TcpListener>) -> Result<Vec<Entrance>, RunError> {
         let mut entrances = Vec::new();
         for options in &self.end.listeners {
             let profile = &self.end.lan_profile;

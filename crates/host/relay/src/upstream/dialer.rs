@@ -1,6 +1,7 @@
 //! Connections with one profile.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream as TcpStd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,16 +24,16 @@ pub(crate) struct Dialer {
 }
 
 /// That a profile is in effect, as it was read back.
-#[derive(Clone)]
-struct Shown {
+#[derive(Debug)]
+pub(crate) struct Shown {
     /// How long that is trusted.
     until: Instant,
     congestion: Option<Arc<str>>,
 }
 
 /// A socket with a profile in effect on it.
-struct Prepared {
-    socket: TcpSocket,
+pub(crate) struct Prepared {
+    socket: TcpStd,
     applied: Vec<Applied>,
     congestion: Option<Arc<str>>,
 }
@@ -85,33 +86,38 @@ impl Dialer {
         from: Option<IpAddr>,
         peer: SocketAddr,
     ) -> Result<Connected, ConnectError> {
+        let prepared = self.prepare(from, peer, &mut self.shown())?;
+        prepared.connect(peer).await
+    }
+
+    /// A socket that can connect to such an address. `shown` is what whoever asks has seen of this dialer's sockets: nothing at first.
+    pub(super) fn prepare(
+        &self,
+        from: Option<IpAddr>,
+        peer: SocketAddr,
+        shown: &mut Option<Shown>,
+    ) -> Result<Prepared, ConnectError> {
         let socket = socket_for(from, peer)?;
         let again = |shown: &Shown| {
             let name = shown.congestion.as_deref();
             socket::apply_again(&socket, &self.profile, name, Side::Server, peer).is_ok()
         };
-        let prepared = if let Some(shown) = self.trusted().filter(again) {
-            Prepared {
+        let now = Instant::now();
+        let trusted = shown.as_ref().filter(|shown| now < shown.until);
+        if let Some(shown) = trusted.filter(|shown| again(shown)) {
+            return Ok(Prepared {
+                congestion: shown.congestion.clone(),
                 socket,
                 applied: Vec::new(),
-                congestion: shown.congestion,
-            }
-        } else {
-            // Where it is no longer as it was, something else that the profile names may do, or the error tells.
-            let prepared = Prepared::with(socket, &self.profile, peer)?;
-            *self.shown() = Some(Shown {
-                until: Instant::now() + TRUSTED,
-                congestion: prepared.congestion.clone(),
             });
-            prepared
-        };
-        prepared.connect(peer).await
-    }
-
-    /// What was read back a moment ago.
-    fn trusted(&self) -> Option<Shown> {
-        let now = Instant::now();
-        self.shown().clone().filter(|shown| now < shown.until)
+        }
+        // Where it is no longer as it was, something else that the profile names may do, or the error tells.
+        let prepared = Prepared::with(socket, &self.profile, peer)?;
+        *shown = Some(Shown {
+            until: now + TRUSTED,
+            congestion: prepared.congestion.clone(),
+        });
+        Ok(prepared)
     }
 
     fn shown(&self) -> MutexGuard<'_, Option<Shown>> {
@@ -130,18 +136,14 @@ pub(crate) async fn connect_to(
     Ok((connected.stream, connected.applied))
 }
 
-fn socket_for(from: Option<IpAddr>, peer: SocketAddr) -> Result<TcpSocket, ConnectError> {
-    let socket = if peer.is_ipv4() {
-        TcpSocket::new_v4()
-    } else {
-        TcpSocket::new_v6()
-    };
-    let socket = socket.map_err(|source| ConnectError::Socket { peer, source })?;
+fn socket_for(from: Option<IpAddr>, peer: SocketAddr) -> Result<TcpStd, ConnectError> {
+    let socket =
+        socket::unconnected(peer).map_err(|source| ConnectError::Socket { peer, source })?;
     if let Some(from) = from {
         // Any port: the client's own may be in use by another connection of it.
         let from = SocketAddr::new(from, 0);
         sys::redirect::set_transparent(&socket, from.is_ipv4())
-            .and_then(|()| socket.bind(from))
+            .and_then(|()| socket::bind(&socket, from))
             .map_err(|source| ConnectError::From { from, source })?;
     }
     Ok(socket)
@@ -151,11 +153,7 @@ fn socket_for(from: Option<IpAddr>, peer: SocketAddr) -> Result<TcpSocket, Conne
 
 impl Prepared {
     /// Before connecting: congestion control decides on the very first window.
-    fn with(
-        socket: TcpSocket,
-        profile: &TcpProfile,
-        peer: SocketAddr,
-    ) -> Result<Self, ConnectError> {
+    fn with(socket: TcpStd, profile: &TcpProfile, peer: SocketAddr) -> Result<Self, ConnectError> {
         let applied = socket::apply(&socket, profile, Side::Server, peer);
         let applied = applied.map_err(ConnectError::Profile)?;
         let congestion = applied.iter().find(|one| one.option == "TCP_CONGESTION");
@@ -167,22 +165,54 @@ impl Prepared {
     }
 
     async fn connect(self, peer: SocketAddr) -> Result<Connected, ConnectError> {
-        let connecting = self.socket.connect(peer);
+        let connecting = TcpSocket::from_std_stream(self.socket).connect(peer);
         let stream = connecting
             .await
             .map_err(|source| ConnectError::Connect { peer, source })?;
-        if let Some(name) = &self.congestion {
-            // Connecting may have put the route's in its place.
-            socket::keep_congestion_control(&stream, name, Side::Server, peer)
-                .map_err(ConnectError::Profile)?;
-        }
-        Ok(Connected {
+        Connected {
             stream,
             peer,
             applied: self.applied,
             congestion: self.congestion,
             place: None,
+        }
+        .with_its_congestion()
+    }
+
+    /// Begins to connect. The socket is writable when that is over: see [`Connected::over`].
+    pub(super) fn begin(self, peer: SocketAddr) -> Result<Connected<TcpStd>, ConnectError> {
+        socket::connect(&self.socket, peer)
+            .map_err(|source| ConnectError::Connect { peer, source })?;
+        Ok(Connected {
+            stream: self.socket,
+            peer,
+            applied: self.applied,
+            congestion: self.congestion,
+            place: None,
         })
+    }
+}
+
+// === impl Connected ===
+
+impl<S: AsFd> Connected<S> {
+    /// What has come of connecting, where that was only begun: it may have `failed`.
+    pub(crate) fn over(self, failed: bool) -> Result<Self, ConnectError> {
+        let peer = self.peer;
+        if failed {
+            socket::take_error(&self.stream)
+                .map_err(|source| ConnectError::Connect { peer, source })?;
+        }
+        self.with_its_congestion()
+    }
+
+    /// Connecting may have put the route's congestion control in the place of the profile's.
+    fn with_its_congestion(self) -> Result<Self, ConnectError> {
+        if let Some(name) = &self.congestion {
+            socket::keep_congestion_control(&self.stream, name, Side::Server, self.peer)
+                .map_err(ConnectError::Profile)?;
+        }
+        Ok(self)
     }
 }
 

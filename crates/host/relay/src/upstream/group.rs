@@ -1,7 +1,8 @@
 //! The targets of one relay: which one the next connection goes to, and which are known to be there.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::names::{Found, Meaning, Names};
-use super::{ConnectError, Connected, Dialer, health, shares};
+use super::{ConnectError, Connected, Dialer, Shown, health, shares};
 use crate::event::{Event, Events};
 use crate::{Balance, Balancing, Target};
 
@@ -90,6 +91,10 @@ impl Group {
         &self.members
     }
 
+    pub(crate) fn has_one_target(&self) -> bool {
+        self.only_member().is_some()
+    }
+
     /// Connects to the target whose turn it is, or to the next where that fails. The error is the last one's.
     ///
     /// Each attempt gets its share of `patience`, so that a target that answers nothing leaves time for the
@@ -122,6 +127,57 @@ impl Group {
                 return Err(error);
             }
             tried.push(index);
+        }
+    }
+
+    /// Begins to connect where there is one target and one address of it, and that is known: then there is nothing to choose, to
+    /// ask for or to try next. `None` where that is not so. The connection is to be [ended](Self::arrived) when its socket is writable.
+    pub(crate) fn go_straight(
+        &self,
+        shown: &mut Option<Shown>,
+    ) -> Option<Result<Connected<TcpStream>, ConnectError>> {
+        let peer = self.only_member()?.only_address()?;
+        let begun = self.dialer.prepare(None, peer, shown);
+        let begun = begun.and_then(|prepared| prepared.begin(peer));
+        Some(begun.map_err(|error| self.went_wrong(error)))
+    }
+
+    /// What has come of going straight: it may have `failed`.
+    pub(crate) fn arrived<S: AsFd>(
+        &self,
+        connected: Connected<S>,
+        failed: bool,
+    ) -> Result<Connected<S>, ConnectError> {
+        let connected = connected.over(failed);
+        let connected = connected.map_err(|error| self.went_wrong(error))?;
+        if let Some(member) = self.only_member().filter(|_| self.is_told_of_targets()) {
+            self.succeeded(member);
+        }
+        Ok(connected)
+    }
+
+    /// Going straight has taken too long.
+    pub(crate) fn has_waited(&self, waited: Duration) -> ConnectError {
+        let host = self.only_member().map(|member| member.target.host.clone());
+        let host = host.unwrap_or_default();
+        self.went_wrong(ConnectError::Timeout { host, waited })
+    }
+
+    /// Notes what going straight has failed by.
+    fn went_wrong(&self, error: ConnectError) -> ConnectError {
+        // Where it is ours, it says nothing about the target.
+        if !error.is_resource()
+            && let Some(member) = self.only_member()
+        {
+            self.failed(member, &error);
+        }
+        error
+    }
+
+    fn only_member(&self) -> Option<&Member> {
+        match &self.members[..] {
+            [member] => Some(member),
+            _ => None,
         }
     }
 
@@ -259,8 +315,12 @@ impl Group {
     }
 
     /// Of a single target nobody needs to be told: each connection's event says what it met.
+    fn is_told_of_targets(&self) -> bool {
+        self.members.len() > 1 || self.balancing.check.is_some()
+    }
+
     fn tell(&self, member: &Member, available: bool, why: String) {
-        if self.members.len() > 1 || self.balancing.check.is_some() {
+        if self.is_told_of_targets() {
             (self.events)(Event::Target {
                 target: member.target.to_string(),
                 available,
@@ -301,6 +361,24 @@ impl Member {
         state
             .resting
             .extend(failed.map(|&address| (address, until)));
+    }
+
+    /// Its address, where it is written as one, or its name is known to mean only one.
+    fn only_address(&self) -> Option<SocketAddr> {
+        if self.address.is_some() {
+            return self.address;
+        }
+        let mut state = self.state();
+        let known = state
+            .known_until
+            .is_some_and(|until| Instant::now() < until);
+        if !known {
+            return None;
+        }
+        match state.in_order(&self.target).ok()?[..] {
+            [address] => Some(address),
+            _ => None,
+        }
     }
 
     fn is_out(&self) -> bool {

@@ -16,7 +16,7 @@ fn socket(listener: &TcpListener) -> (TcpStream, TcpStream, Ends) {
 
 /// One that somebody can ask.
 fn asked() -> Arc<Watch> {
-    let watch = Watch::new();
+    let watch = Watch::new(true);
     watch.keep(true);
     watch
 }
@@ -141,7 +141,7 @@ fn a_socket_that_takes_the_ends_of_another_keeps_them_when_that_one_goes() {
 fn what_nobody_can_ask_for_is_not_kept() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (_near, _far, ends) = socket(&listener);
-    let watch = Watch::new();
+    let watch = Watch::new(true);
     let unseen = watch.client(ends.1, Some(ends));
     assert_eq!(watch.connections(&all()).open, 0);
     watch.keep(true);

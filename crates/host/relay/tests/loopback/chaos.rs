@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use longhaul_relay::{Config, EndedBy, Event, TcpOptions};
+use profile::Setting;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -144,13 +145,23 @@ async fn server(mut stream: TcpStream, seed: u64) -> Option<(u32, Seen)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_its_ends_do_nobody_gets_a_wrong_byte_or_takes_a_part_for_the_whole() {
-    for seed in [1, 20_261_122] {
+    for (seed, by_tasks) in [
+        (1, false),
+        (1, true),
+        (20_261_122, false),
+        (20_261_122, true),
+    ] {
         let (listener, target) = listen().await;
-        let options = TcpOptions {
+        let mut options = TcpOptions {
             listen: "127.0.0.1:0".into(),
             target: target.to_string(),
             ..TcpOptions::default()
         };
+        if by_tasks {
+            // Where there are several, one has to be chosen, which a task does.
+            options.balance.also = vec![target.to_string()];
+            options.balance.check_every = Some(Setting::Off);
+        }
         let mut relay = Relay::start_with(Config::tcp(options).unwrap()).await;
         let address = relay.address;
         let mut clients = JoinSet::new();

@@ -137,6 +137,8 @@ async fn stopping_lets_a_request_under_way_finish_and_closes_idle_clients() {
         let (listener, target) = listen().await;
         let mut relay = Relay::start(plain(target)).await;
         let (mut idle, kept) = warmed(&relay, &listener).await;
+        // Until then its connection is not in the pool again.
+        relay.request_done().await;
         let mut busy = relay.connect().await;
         busy.write_all(GET).await.unwrap();
         // The idle connection serves it.

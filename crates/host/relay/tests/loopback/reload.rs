@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longhaul_relay::{Config, Event, HttpOptions, RunError, TcpOptions, Upstream};
+use profile::Setting;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -40,6 +41,30 @@ async fn an_open_connection_goes_on_and_a_new_one_gets_the_new_target() {
         server.write_all(b"pong").await.unwrap();
         assert_eq!(within(read_exactly(client, 4)).await, b"pong");
     }
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_place_is_served_by_the_new_configuration() {
+    let ((old, _), (new, _)) = (listen().await, listen().await);
+    let mut relay = Relay::start_with(stream("127.0.0.1:0", &old, 1)).await;
+    let first = relay.connect().await;
+    let (served, _) = within(old.accept()).await.unwrap();
+    let mut second = relay.connect().await;
+    second.write_all(b"x").await.unwrap();
+    // By a task and by a reactor again: each takes over who waits inside.
+    let mut other = TcpOptions {
+        listen: "127.0.0.1:0".into(),
+        target: old.local_addr().unwrap().to_string(),
+        ..TcpOptions::default()
+    };
+    other.limits.connections = Some(1);
+    other.balance.also = vec![other.target.clone()];
+    other.balance.check_every = Some(Setting::Off);
+    within(relay.reload(Config::tcp(other).unwrap())).await;
+    within(relay.reload(stream("127.0.0.1:0", &new, 1))).await;
+    drop((first, served));
+    let (mut server, _) = within(new.accept()).await.unwrap();
+    assert_eq!(within(read_exactly(&mut server, 1)).await, b"x");
 }
 
 #[tokio::test]
@@ -212,7 +237,8 @@ async fn download(relay: std::net::SocketAddr, load: Arc<Load>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_reloads_under_load_are_seen_by_no_client() {
     let origin = Origin::start().await;
-    for mode in ["http", "tcp"] {
+    // `tcp` is served by reactors, and in `turns` by reactors and by tasks, as where there are several targets.
+    for mode in ["http", "tcp", "turns"] {
         let config = |variant: usize| {
             if mode == "http" {
                 let mut options: HttpOptions = plain(origin.address);
@@ -225,6 +251,9 @@ async fn a_hundred_reloads_under_load_are_seen_by_no_client() {
                     ..TcpOptions::default()
                 };
                 options.limits.connections = Some(50 + variant % 3);
+                if mode == "turns" && variant % 2 == 1 {
+                    options.balance.also = vec![origin.address.to_string()];
+                }
                 Config::tcp(options).unwrap()
             }
         };

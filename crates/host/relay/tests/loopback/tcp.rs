@@ -4,13 +4,55 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
 use longhaul_relay::{Config, EndedBy, Event, Phase, ProxyVersion, Stage, TcpOptions};
-use profile::Side;
+use profile::{Setting, Side};
 use rustix::net::{SendFlags, send};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use units::Span;
 
 use crate::harness::{Relay, digest, listen, nobody, noise, read_exactly, read_to_end, within};
+
+/// By what a relay moves its streams. Neither is to be told from the other from outside.
+#[derive(Clone, Copy)]
+enum By {
+    /// What it does where nothing has to be chosen or asked for.
+    Reactor,
+    Task,
+}
+
+/// Tests that hold for both.
+macro_rules! by_a_reactor_and_by_tasks {
+    ($($test:ident)*) => {
+        mod by_a_reactor {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::By::Reactor).await;
+            })*
+        }
+        mod by_tasks {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test(super::By::Task).await;
+            })*
+        }
+    };
+}
+
+by_a_reactor_and_by_tasks! {
+    bulk_in_both_directions_at_once_arrives_unchanged
+    messages_of_every_size_around_the_small_read_pass_in_order
+    a_half_close_is_passed_on_and_leaves_the_other_direction_open
+    a_reset_of_either_side_is_a_reset_on_the_other
+    a_reset_after_a_half_close_is_seen_though_nobody_reads_from_that_side
+    a_reset_is_seen_while_the_other_side_takes_nothing
+    urgent_data_stays_where_it_is_in_the_stream
+    a_target_that_refuses_resets_the_client
+    silence_beyond_its_limit_resets_both_sides
+    at_the_limit_clients_wait_until_one_leaves
+    stopping_waits_for_connections_and_resets_what_is_left_at_the_deadline
+    both_profiles_are_read_back_after_data_has_flowed
+    five_hundred_connections_at_once_keep_their_bytes_apart
+}
 
 fn options(target: SocketAddr) -> TcpOptions {
     TcpOptions {
@@ -20,14 +62,26 @@ fn options(target: SocketAddr) -> TcpOptions {
     }
 }
 
+impl By {
+    fn options(self, target: SocketAddr) -> TcpOptions {
+        let mut options = options(target);
+        if let Self::Task = self {
+            // Where there are several, one has to be chosen.
+            options.balance.also = vec![target.to_string()];
+            options.balance.check_every = Some(Setting::Off);
+        }
+        options
+    }
+}
+
 async fn start(options: TcpOptions) -> Relay {
     Relay::start_with(Config::tcp(options).unwrap()).await
 }
 
 /// A client, the service that it reaches, and the relay between them.
-async fn chain() -> (TcpStream, TcpStream, Relay) {
+async fn chain(by: By) -> (TcpStream, TcpStream, Relay) {
     let (listener, target) = listen().await;
-    let relay = start(options(target)).await;
+    let relay = start(by.options(target)).await;
     let client = relay.connect().await;
     let (server, _) = within(listener.accept()).await.unwrap();
     (client, server, relay)
@@ -39,9 +93,8 @@ async fn end_of(stream: &mut TcpStream) -> io::Result<usize> {
     within(stream.read_to_end(&mut bytes)).await
 }
 
-#[tokio::test]
-async fn bulk_in_both_directions_at_once_arrives_unchanged() {
-    let (client, server, mut relay) = chain().await;
+async fn bulk_in_both_directions_at_once_arrives_unchanged(by: By) {
+    let (client, server, mut relay) = chain(by).await;
     let (up, down) = (noise(40_000_000), noise(30_000_000));
     let exchange = |stream: TcpStream, bytes: Vec<u8>| async move {
         let (mut reader, mut writer) = stream.into_split();
@@ -70,9 +123,8 @@ async fn futures<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -
     tokio::join!(a, b)
 }
 
-#[tokio::test]
-async fn messages_of_every_size_around_the_small_read_pass_in_order() {
-    let (mut client, mut server, _relay) = chain().await;
+async fn messages_of_every_size_around_the_small_read_pass_in_order(by: By) {
+    let (mut client, mut server, _relay) = chain(by).await;
     for size in [1, 64, 16_383, 16_384, 16_385, 40_000, 3, 1 << 20, 2] {
         let message = noise(size);
         client.write_all(&message).await.unwrap();
@@ -82,9 +134,8 @@ async fn messages_of_every_size_around_the_small_read_pass_in_order() {
     }
 }
 
-#[tokio::test]
-async fn a_half_close_is_passed_on_and_leaves_the_other_direction_open() {
-    let (mut client, mut server, mut relay) = chain().await;
+async fn a_half_close_is_passed_on_and_leaves_the_other_direction_open(by: By) {
+    let (mut client, mut server, mut relay) = chain(by).await;
     client.write_all(b"question").await.unwrap();
     client.shutdown().await.unwrap();
     assert_eq!(within(read_to_end(&mut server)).await, b"question");
@@ -97,9 +148,8 @@ async fn a_half_close_is_passed_on_and_leaves_the_other_direction_open() {
     assert_eq!(done.error, None);
 }
 
-#[tokio::test]
-async fn a_reset_of_either_side_is_a_reset_on_the_other() {
-    let (client, mut server, mut relay) = chain().await;
+async fn a_reset_of_either_side_is_a_reset_on_the_other(by: By) {
+    let (client, mut server, mut relay) = chain(by).await;
     client.set_zero_linger().unwrap();
     drop(client);
     let error = end_of(&mut server).await.unwrap_err();
@@ -110,7 +160,7 @@ async fn a_reset_of_either_side_is_a_reset_on_the_other() {
         (EndedBy::Client, Phase::Data)
     );
 
-    let (mut client, server, mut relay) = chain().await;
+    let (mut client, server, mut relay) = chain(by).await;
     server.set_zero_linger().unwrap();
     drop(server);
     let error = end_of(&mut client).await.unwrap_err();
@@ -118,9 +168,8 @@ async fn a_reset_of_either_side_is_a_reset_on_the_other() {
     assert_eq!(relay.connection_done().await.ended_by, EndedBy::Server);
 }
 
-#[tokio::test]
-async fn a_reset_after_a_half_close_is_seen_though_nobody_reads_from_that_side() {
-    let (mut client, mut server, mut relay) = chain().await;
+async fn a_reset_after_a_half_close_is_seen_though_nobody_reads_from_that_side(by: By) {
+    let (mut client, mut server, mut relay) = chain(by).await;
     client.shutdown().await.unwrap();
     assert_eq!(within(read_to_end(&mut server)).await, b"");
     client.set_zero_linger().unwrap();
@@ -145,9 +194,8 @@ async fn a_reset_after_a_half_close_is_seen_though_nobody_reads_from_that_side()
     assert!(kinds.contains(&failed.kind()), "{failed}");
 }
 
-#[tokio::test]
-async fn a_reset_is_seen_while_the_other_side_takes_nothing() {
-    let (mut client, server, mut relay) = chain().await;
+async fn a_reset_is_seen_while_the_other_side_takes_nothing(by: By) {
+    let (mut client, server, mut relay) = chain(by).await;
     let bytes = noise(1 << 20);
     // Until every buffer on the way is full: the relay then waits for the server alone.
     let fill = async {
@@ -166,9 +214,8 @@ async fn a_reset_is_seen_while_the_other_side_takes_nothing() {
     drop(server);
 }
 
-#[tokio::test]
-async fn urgent_data_stays_where_it_is_in_the_stream() {
-    let (mut client, mut server, _relay) = chain().await;
+async fn urgent_data_stays_where_it_is_in_the_stream(by: By) {
+    let (mut client, mut server, _relay) = chain(by).await;
     // Bulk, so that it meets the pipe path too.
     for size in [3, 200_000] {
         let before = noise(size);
@@ -180,10 +227,9 @@ async fn urgent_data_stays_where_it_is_in_the_stream() {
     }
 }
 
-#[tokio::test]
-async fn a_target_that_refuses_resets_the_client() {
+async fn a_target_that_refuses_resets_the_client(by: By) {
     let (_nobody, target) = nobody();
-    let mut relay = start(options(target)).await;
+    let mut relay = start(by.options(target)).await;
     let error = relay.end_of_newcomer().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     let done = relay.connection_done().await;
@@ -194,10 +240,9 @@ async fn a_target_that_refuses_resets_the_client() {
     assert!(done.error.unwrap().contains("refused"));
 }
 
-#[tokio::test]
-async fn silence_beyond_its_limit_resets_both_sides() {
+async fn silence_beyond_its_limit_resets_both_sides(by: By) {
     let (listener, target) = listen().await;
-    let mut options = options(target);
+    let mut options = by.options(target);
     // Longer than the client takes to see that it is connected, whatever the machine does.
     options.limits.idle_timeout = Some(Span::from(std::time::Duration::from_secs(2)));
     let mut relay = start(options).await;
@@ -274,10 +319,9 @@ async fn a_header_of_its_own_names_the_client_and_the_address_it_used() {
     assert_eq!(String::from_utf8(got).unwrap(), expected);
 }
 
-#[tokio::test]
-async fn at_the_limit_clients_wait_until_one_leaves() {
+async fn at_the_limit_clients_wait_until_one_leaves(by: By) {
     let (listener, target) = listen().await;
-    let mut options = options(target);
+    let mut options = by.options(target);
     options.limits.connections = Some(1);
     let relay = start(options).await;
     let first = relay.connect().await;
@@ -295,9 +339,8 @@ async fn at_the_limit_clients_wait_until_one_leaves() {
     assert_eq!(within(read_exactly(&mut server, 1)).await, b"x");
 }
 
-#[tokio::test]
-async fn stopping_waits_for_connections_and_resets_what_is_left_at_the_deadline() {
-    let (mut client, mut server, mut relay) = chain().await;
+async fn stopping_waits_for_connections_and_resets_what_is_left_at_the_deadline(by: By) {
+    let (mut client, mut server, mut relay) = chain(by).await;
     relay.order_stop();
     client.write_all(b"still").await.unwrap();
     assert_eq!(within(read_exactly(&mut server, 5)).await, b"still");
@@ -305,7 +348,7 @@ async fn stopping_waits_for_connections_and_resets_what_is_left_at_the_deadline(
     assert_eq!(relay.connection_done().await.ended_by, EndedBy::Completed);
 
     let (listener, target) = listen().await;
-    let mut options = options(target);
+    let mut options = by.options(target);
     options.limits.drain_timeout = Some(Span::from(std::time::Duration::from_millis(50)));
     let relay = start(options).await;
     let mut client = relay.connect().await;
@@ -320,9 +363,8 @@ async fn stopping_waits_for_connections_and_resets_what_is_left_at_the_deadline(
     assert!(told, "{rest:?}");
 }
 
-#[tokio::test]
-async fn both_profiles_are_read_back_after_data_has_flowed() {
-    let (mut client, mut server, relay) = chain().await;
+async fn both_profiles_are_read_back_after_data_has_flowed(by: By) {
+    let (mut client, mut server, relay) = chain(by).await;
     client.write_all(b"x").await.unwrap();
     within(read_exactly(&mut server, 1)).await;
     drop((client, server));
@@ -355,23 +397,26 @@ fn a_profiles_congestion_control_holds_on_routes_that_name_another() {
         .ip("link set lo up\n\
              route replace local 127.0.0.1/32 dev lo table local congctl reno\n")
         .unwrap();
-    let (by_route, at_client, at_server) = namespace.enter(congestion_controls).unwrap();
-    assert_eq!(
-        by_route, "reno",
-        "the route has no say: nothing is tried here"
-    );
-    assert_eq!((at_client.as_str(), at_server.as_str()), ("cubic", "bbr"));
+    for by in [By::Reactor, By::Task] {
+        let (by_route, at_client, at_server) =
+            namespace.enter(move || congestion_controls(by)).unwrap();
+        assert_eq!(
+            by_route, "reno",
+            "the route has no say: nothing is tried here"
+        );
+        assert_eq!((at_client.as_str(), at_server.as_str()), ("cubic", "bbr"));
+    }
 }
 
 /// What a plain connection gets in this namespace, and what the relay's sockets have after data towards
 /// the client and the server.
-fn congestion_controls() -> (String, String, String) {
+fn congestion_controls(by: By) -> (String, String, String) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
     runtime.block_on(async {
-        let (mut client, mut server, relay) = chain().await;
+        let (mut client, mut server, relay) = chain(by).await;
         let by_route = sys::socket::congestion_control(&client).unwrap();
         client.write_all(b"x").await.unwrap();
         within(read_exactly(&mut server, 1)).await;
@@ -395,10 +440,9 @@ fn congestion_controls() -> (String, String, String) {
     })
 }
 
-#[tokio::test]
-async fn five_hundred_connections_at_once_keep_their_bytes_apart() {
+async fn five_hundred_connections_at_once_keep_their_bytes_apart(by: By) {
     let (listener, target): (TcpListener, _) = listen().await;
-    let relay = start(options(target)).await;
+    let relay = start(by.options(target)).await;
     let servers = tokio::spawn(async move {
         for _ in 0..500 {
             let (mut server, _) = listener.accept().await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use profile::{Side, TcpProfile};
@@ -178,6 +178,31 @@ pub(super) fn int(socket: &SockRef<'_>, level: libc::c_int, name: libc::c_int) -
     };
     if result == 0 {
         Ok(value)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Room for the name of a congestion control (`TCP_CA_NAME_MAX` of `net/tcp.h`).
+pub(super) const NAME: usize = 16;
+
+/// The name of the congestion control in effect, and zeros behind it.
+pub(super) fn congestion_name(socket: &impl AsFd) -> io::Result<[u8; NAME]> {
+    let mut name = [0; NAME];
+    let mut length = libc::socklen_t::try_from(NAME).expect("16 fits any socklen_t");
+    // SAFETY: the descriptor is borrowed for the call, the kernel writes at most `length` bytes into a
+    // live array of as many.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(name)
     } else {
         Err(io::Error::last_os_error())
     }

@@ -95,6 +95,11 @@ impl<S: Speech> Voice<S> {
         }
     }
 
+    /// Whether events that are no warnings are said.
+    pub(super) fn tells_all(&self) -> bool {
+        self.as_json || tracing::enabled!(tracing::Level::INFO)
+    }
+
     /// Waits until all is said, within reason. All listeners must be gone.
     pub(super) fn finish(self) {
         drop(self.events);
