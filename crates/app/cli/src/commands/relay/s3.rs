@@ -47,6 +47,7 @@ pub(crate) fn run(arguments: &RelayS3) -> Result<ExitCode, Failure> {
         output::data(&file.bug("cannot write the configuration")?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    sys::allocation::keep_freed();
     let config = config(arguments)?;
     let hop = if config.origin.relayed {
         None
