@@ -19,7 +19,9 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use profile::{Side, TcpProfile};
 use s3s::service::S3Service;
+use sys::socket::ApplyError;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -65,6 +67,15 @@ pub enum ServerError {
         #[source]
         source: io::Error,
     },
+    /// What clients on this host get cannot be put into effect.
+    #[error("cannot prepare the listener on {address}")]
+    Prepare {
+        /// The address.
+        address: SocketAddr,
+        /// Which option it is.
+        #[source]
+        source: Box<ApplyError>,
+    },
     /// The journal cannot be kept.
     #[error("cannot keep the journal `{}`", path.display())]
     Journal {
@@ -98,6 +109,15 @@ impl Server {
         let listen = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
+        if address.ip().is_loopback() {
+            // Accepted sockets inherit it.
+            sys::socket::apply(&listener, &on_this_host(), Side::Client, address).map_err(
+                |source| ServerError::Prepare {
+                    address,
+                    source: Box::new(source),
+                },
+            )?;
+        }
         let events: Events = Arc::new(events);
         let (journal, left) = match &config.journal {
             None => (Journal::default(), Vec::new()),
@@ -202,6 +222,16 @@ impl Server {
                 }
             }
         }
+    }
+}
+
+/// What sockets to clients on this host are like: as relays have them towards a LAN. BBR, where it is the kernel's default, would
+/// pace them for the sake of a queue that is not there, and the timers took a sixth of the processor time of a download.
+fn on_this_host() -> TcpProfile {
+    TcpProfile {
+        // Whoever reads an object may stop for longer.
+        user_timeout: None,
+        ..profile::builtin::lan()
     }
 }
 
@@ -345,5 +375,44 @@ impl Body for Watched {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ClientOptions, GatewayOptions};
+
+    async fn listening(address: &str) -> Server {
+        let options = GatewayOptions {
+            listen: address.into(),
+            origin: "http://127.0.0.1:9".into(),
+            clients: vec![ClientOptions {
+                access_key: Some("some".into()),
+                secret_env: Some("SECRET".into()),
+                ..ClientOptions::default()
+            }],
+            ..GatewayOptions::default()
+        };
+        let config = options.resolve(|_| Some("some".into())).unwrap();
+        Server::bind(config, |_| {}).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn sockets_to_clients_on_this_host_are_as_a_lan_has_them() {
+        let server = listening("127.0.0.1:0").await;
+        let _client = TcpStream::connect(server.address()).await.unwrap();
+        let (socket, peer) = server.accept().await;
+        sys::socket::verify(&socket, &on_this_host(), Side::Client, peer).unwrap();
+    }
+
+    #[tokio::test]
+    async fn towards_other_hosts_the_kernels_congestion_control_stays() {
+        let server = listening("0.0.0.0:0").await;
+        let untouched = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        assert_eq!(
+            sys::socket::congestion_control(&server.listener).unwrap(),
+            sys::socket::congestion_control(&untouched).unwrap()
+        );
     }
 }
