@@ -205,9 +205,7 @@ impl Rounds {
                         }
                         // Whoever does not want it any more lets it close.
                         let _ = reply.send(entrance.gate);
-                        // What a service has looks at its target for as long as it is there.
-                        let is_used = |service: &Arc<Plainly>| Arc::strong_count(service) > 1;
-                        self.services.retain(is_used);
+                        self.forget_unused();
                     }
                 }
                 Order::Serve(visitor, post) => self.serve(visitor, &post),
@@ -295,6 +293,22 @@ impl Rounds {
         // Others' words are said here.
         let _ = catch_unwind(AssertUnwindSafe(|| plain.end(ended)));
         drop((place, guest));
+        if self.services.len() > self.entrances.len() {
+            self.forget_unused();
+        }
+    }
+
+    /// Forgets services that no stream has and none will get here: they would look at their targets for as long as they are there.
+    fn forget_unused(&mut self) {
+        let mut services = std::mem::take(&mut self.services);
+        services.retain(|service| {
+            let is_newest = |entrance: &Entrance| match &**entrance.post.service.borrow() {
+                Service::Tcp(tcp) => service.is_of(tcp),
+                Service::Http(_) | Service::Tls(_) => false,
+            };
+            Arc::strong_count(service) > 1 || self.entrances.iter().any(is_newest)
+        });
+        self.services = services;
     }
 
     /// Lets clients in by a listener, one who waits inside already before all others.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use longhaul_relay::{Config, Event, HttpOptions, RunError, TcpOptions, Upstream};
 use profile::Setting;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use units::Span;
 
 use crate::harness::{
     Origin, Relay, digest, listen, noise, plain, read_exactly, read_head, within,
@@ -65,6 +67,47 @@ async fn whoever_waits_for_a_place_is_served_by_the_new_configuration() {
     drop((first, served));
     let (mut server, _) = within(new.accept()).await.unwrap();
     assert_eq!(within(read_exactly(&mut server, 1)).await, b"x");
+}
+
+#[tokio::test]
+async fn a_target_that_no_client_has_any_more_is_looked_at_no_more() {
+    let looked_at = |target: &TcpListener| {
+        let mut options = TcpOptions {
+            listen: "127.0.0.1:0".into(),
+            target: target.local_addr().unwrap().to_string(),
+            ..TcpOptions::default()
+        };
+        let often = Span::from(Duration::from_millis(20));
+        options.balance.check_every = Some(Setting::Value(often));
+        Config::tcp(options).unwrap()
+    };
+    let ((old, old_at), (new, _)) = (listen().await, listen().await);
+    let mut relay = Relay::start_with(looked_at(&old)).await;
+    let mut client = relay.connect().await;
+    client.write_all(b"x").await.unwrap();
+    // Looks come by as well, and say nothing.
+    let served = async {
+        loop {
+            let (mut server, _) = old.accept().await.unwrap();
+            if server.read(&mut [0]).await.unwrap() == 1 {
+                return server;
+            }
+        }
+    };
+    let served = within(served).await;
+    within(relay.reload(looked_at(&new))).await;
+    drop((client, served));
+    within(relay.connection_done()).await;
+    drop(old);
+    // Time for many more looks than it takes to tell that a target is gone.
+    for _ in 0..20 {
+        within(new.accept()).await.unwrap();
+    }
+    let gone = |event: &Event| match event {
+        Event::Target { target, .. } => *target == old_at.to_string(),
+        _ => false,
+    };
+    assert!(!within(relay.stopped()).await.iter().any(gone));
 }
 
 #[tokio::test]
