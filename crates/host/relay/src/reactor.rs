@@ -31,6 +31,7 @@ use crate::ending::Ended;
 use crate::event::EndedBy;
 use crate::server::Service;
 use crate::tcp::plain::{Plain, Plainly, Turn};
+use inside::Guest;
 pub(crate) use inside::Inside;
 use orders::{Inbox, Order};
 pub(crate) use orders::{Lease, Post, Reactor};
@@ -40,7 +41,8 @@ use streams::{Key, Served, Streams, Token};
 /// a wake-up: more than chance brings to short connections, few enough for eight long ones to end up well divided.
 const UNEVEN: usize = 3;
 
-/// All clocks are looked at no more often, so that thousands of streams that are due one after the other cost little.
+/// So long after a look at all clocks the next one is, unless a stream is due before that began or ended a side since: thousands that are due
+/// one after the other cost little.
 const LOOKS_APART: Duration = Duration::from_millis(50);
 
 /// A reactor's thread. What it serves ends with it.
@@ -128,10 +130,13 @@ impl Drop for Thread {
 impl Rounds {
     fn run(mut self) {
         let mut ready = Vec::new();
-        while self.round(&mut ready) {}
+        // A fault of its own ends the thread, but not without a word.
+        let _ = catch_unwind(AssertUnwindSafe(|| while self.round(&mut ready) {}));
+        self.inbox.close();
         for key in self.streams.keys() {
             self.end(key, None);
         }
+        self.inbox.close();
     }
 
     /// Waits, and does what is to be done then. `false` where the thread is to end.
@@ -164,7 +169,8 @@ impl Rounds {
             }
         }
         while let Some((number, socket)) = self.arrivals.pop() {
-            self.arrive(number, socket);
+            // Others' words are said there as well.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.arrive(number, socket)));
         }
         if rung && !self.hear() {
             return false;
@@ -208,7 +214,7 @@ impl Rounds {
                         self.forget_unused();
                     }
                 }
-                Order::Serve(visitor, post) => self.serve(visitor, &post),
+                Order::Serve(visitor, post, guest) => self.serve(visitor, &post, guest),
                 Order::Cut(inside) => {
                     for key in self.streams.keys_of(&inside) {
                         self.end(key, None);
@@ -266,16 +272,18 @@ impl Rounds {
         let mut over = Vec::new();
         let mut next: Option<Instant> = None;
         for (key, plain) in self.streams.all() {
-            if let Some(ended) = plain.overdue(self.now) {
-                over.push((key, ended));
-            } else {
-                let due_at = plain.due_at();
-                next = Some(next.map_or(due_at, |at| at.min(due_at)));
+            match catch_unwind(AssertUnwindSafe(|| plain.overdue(self.now))) {
+                Ok(None) => {
+                    let due_at = plain.due_at();
+                    next = Some(next.map_or(due_at, |at| at.min(due_at)));
+                }
+                Ok(ended) => over.push((key, ended)),
+                Err(_told_by_the_hook) => over.push((key, None)),
             }
         }
         self.look_at = next.map(|at| at.max(self.now + LOOKS_APART));
         for (key, ended) in over {
-            self.end(key, Some(ended));
+            self.end(key, ended);
         }
     }
 
@@ -290,10 +298,14 @@ impl Rounds {
             guest,
             ..
         } = *served;
+        let service = Arc::clone(plain.service());
         // Others' words are said here.
         let _ = catch_unwind(AssertUnwindSafe(|| plain.end(ended)));
         drop((place, guest));
-        if self.services.len() > self.entrances.len() {
+        // Here and among all services.
+        let is_last = Arc::strong_count(&service) == 2;
+        drop(service);
+        if is_last {
             self.forget_unused();
         }
     }
@@ -390,16 +402,23 @@ impl Rounds {
 
     /// Serves a client here, or has another reactor do it that has much less to do.
     fn place(&mut self, visitor: Visitor<std::net::TcpStream>, post: &Arc<Post>) {
+        // From here on, so that nobody who changes over is overlooked.
+        let guest = post.inside.enter();
         let loads = post.reactors.iter().map(Reactor::load);
         match better_off(self.streams.len(), loads) {
             Some(better) => {
-                post.reactors[better].order(Order::Serve(visitor, Arc::clone(post)));
+                post.reactors[better].order(Order::Serve(visitor, Arc::clone(post), guest));
             }
-            None => self.serve(visitor, post),
+            None => self.serve(visitor, post, guest),
         }
     }
 
-    fn serve(&mut self, visitor: Visitor<std::net::TcpStream>, post: &Arc<Post>) {
+    fn serve(&mut self, visitor: Visitor<std::net::TcpStream>, post: &Arc<Post>, guest: Guest) {
+        // As with a stream's turn; the client sees its connection closed.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.begin(visitor, post, guest)));
+    }
+
+    fn begin(&mut self, visitor: Visitor<std::net::TcpStream>, post: &Arc<Post>, guest: Guest) {
         let service = self.plainly(post);
         let begun = service.and_then(|service| Some((service.connect()?, service)));
         let Some((begun, service)) = begun else {
@@ -414,7 +433,6 @@ impl Rounds {
         } = visitor;
         let id = post.accepted.fetch_add(1, Ordering::Relaxed) + 1;
         let presence = Arc::new(post.meter.arrived(id, &stream, peer));
-        let guest = post.inside.enter();
         let client = (stream, peer);
         let (plain, over) = Plain::begin(service, id, client, presence, begun, self.now);
         let due_at = plain.due_at();
@@ -486,7 +504,7 @@ impl Entrance {
 /// Who is to serve a new connection, where that is not the one with a load of `own`.
 pub(crate) fn better_off(own: usize, loads: impl Iterator<Item = usize>) -> Option<usize> {
     let (index, least) = loads.enumerate().min_by_key(|&(_, load)| load)?;
-    (own >= least + UNEVEN).then_some(index)
+    (own >= least.saturating_add(UNEVEN)).then_some(index)
 }
 
 #[cfg(test)]

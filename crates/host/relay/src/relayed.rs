@@ -172,6 +172,18 @@ impl<S: AsFd> Account<S> {
         self.phase == Phase::Closing
     }
 
+    /// Has both sides closed by a reset: closed with a FIN, what came so far would look like the whole. Before there is a stream nothing has
+    /// come, and a reset could overtake the answer that says why.
+    fn cut_off(&self) {
+        let unbegun = matches!(self.phase, Phase::ClientHandshake | Phase::Asking);
+        if !unbegun && !self.denied {
+            let _ = sys::socket::reset_when_closed(&self.client);
+        }
+        if let Some(server) = &self.server {
+            let _ = sys::socket::reset_when_closed(&server.stream);
+        }
+    }
+
     /// Tells of the connection's end, and closes both sides as that end deserves.
     pub(crate) fn settle(
         &mut self,
@@ -206,6 +218,11 @@ impl<S: AsFd> Account<S> {
                 looks.at_distance(events, self.peer, near, far);
             }
         }
+        // Before anybody is told, who could fail at it.
+        if ended.by != EndedBy::Completed {
+            self.cut_off();
+        }
+        let server = self.server.as_ref();
         events(Event::ConnectionDone(Box::new(ConnectionDone {
             client: self.id,
             peer: self.peer,
@@ -228,18 +245,6 @@ impl<S: AsFd> Account<S> {
             server_tls: self.server_tls.take().map(|report| *report),
             steps: self.steps(now),
         })));
-        if ended.by == EndedBy::Completed {
-            return;
-        }
-        // Closed with a FIN, what came so far would look like the whole. Before there is a stream nothing has
-        // come, and a reset could overtake the answer that says why.
-        let unbegun = matches!(self.phase, Phase::ClientHandshake | Phase::Asking);
-        if !unbegun && !self.denied {
-            let _ = sys::socket::reset_when_closed(&self.client);
-        }
-        if let Some(server) = server {
-            let _ = sys::socket::reset_when_closed(&server.stream);
-        }
     }
 }
 

@@ -349,6 +349,7 @@ impl Fleet {
         let retired = watch::Sender::new(false);
         let listener = Listener {
             entrances: entrances.clone(),
+            workers: self.crew.workers().cloned().collect(),
             service: service.subscribe(),
             meter: Arc::clone(&meter),
             events: Arc::clone(&events),

@@ -42,7 +42,8 @@ impl Poller {
     }
 
     /// Tells once of everything that a connection becomes ready for, and of what it is ready for now
-    /// (`EPOLLET`): whoever is told goes on until the kernel says that it would block.
+    /// (`EPOLLET`): whoever is told goes on until the kernel says that it would
+    /// block, or a read has brought less than it could ([`Readiness::is_urgent`] tells when that says nothing).
     pub fn watch(&self, connection: &impl AsFd, token: u64) -> io::Result<()> {
         let all =
             EventFlags::IN | EventFlags::PRI | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;

@@ -3,13 +3,13 @@
 use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 
 use sys::readiness::Bell;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Inside;
+use super::inside::{Guest, Inside};
 use crate::door::{Gate, Visitor};
 use crate::meter::Meter;
 use crate::server::Service;
@@ -22,7 +22,8 @@ pub(crate) struct Reactor {
 
 /// What a reactor shares with others.
 pub(super) struct Inbox {
-    orders: Mutex<Vec<Order>>,
+    /// `None` once nobody hears them any more.
+    orders: Mutex<Option<Vec<Order>>>,
     pub(super) bell: Bell,
     /// Streams that are served.
     pub(super) load: AtomicUsize,
@@ -35,8 +36,8 @@ pub(super) enum Order {
     Lend(u32, Box<Gate>, Arc<Post>),
     /// And no more.
     Return(u32, oneshot::Sender<Gate>),
-    /// Serve somebody whom another reactor has let in.
-    Serve(Visitor<TcpStream>, Arc<Post>),
+    /// Serve somebody whom another reactor has let in, and who is inside already.
+    Serve(Visitor<TcpStream>, Arc<Post>, Guest),
     /// End all of one listener.
     Cut(Arc<Inside>),
     Stop,
@@ -90,7 +91,9 @@ impl Reactor {
     }
 
     pub(super) fn order(&self, order: Order) {
-        self.inbox.orders().push(order);
+        if let Some(orders) = &mut *self.inbox.orders() {
+            orders.push(order);
+        }
         self.inbox.bell.ring();
     }
 }
@@ -119,7 +122,7 @@ impl Drop for Lease {
 impl Inbox {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            orders: Mutex::default(),
+            orders: Mutex::new(Some(Vec::new())),
             bell: Bell::new()?,
             load: AtomicUsize::new(0),
             lent: AtomicU32::new(0),
@@ -128,10 +131,21 @@ impl Inbox {
 
     /// All orders since the last time, the first first.
     pub(super) fn take(&self) -> Vec<Order> {
-        std::mem::take(&mut *self.orders())
+        self.orders()
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
-    fn orders(&self) -> std::sync::MutexGuard<'_, Vec<Order>> {
+    /// Nobody hears orders any more, and nobody is to be sent here.
+    pub(super) fn close(&self) {
+        self.load.store(usize::MAX, Ordering::Relaxed);
+        // Outside of the lock: whoever waits for a reply hears that there is none.
+        let unheard = self.orders().take();
+        drop(unheard);
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Option<Vec<Order>>> {
         // A list is valid whatever its holder was doing when it panicked.
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -32,7 +32,7 @@ pub(super) struct Crew {
 struct Member {
     worker: Worker,
     /// Ended first: what it begins goes on in the runtime.
-    _reactor: reactor::Thread,
+    reactor: Option<reactor::Thread>,
     /// Ends the thread when dropped.
     stay: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -97,7 +97,7 @@ impl Member {
         let reactor = reactor::Thread::start(format!("reactor-{index}"), runtime.clone())?;
         Ok(Self {
             worker: Worker::new(runtime, reactor.reactor.clone()),
-            _reactor: reactor,
+            reactor: Some(reactor),
             stay: Some(stay),
             thread: Some(thread),
         })
@@ -106,6 +106,7 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
+        self.reactor = None;
         self.stay = None;
         if let Some(thread) = self.thread.take() {
             // A thread that has panicked has ended as well.
@@ -130,6 +131,11 @@ impl Worker {
             reactor,
             load: Arc::default(),
         }
+    }
+
+    /// Whether these are one and the same.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.load, &other.load)
     }
 
     /// Connections that are served here.

@@ -2,7 +2,7 @@
 //!
 //! Clients come in by several sockets, one for each thread of the [crew](super::crew), among which the kernel
 //! divides connections by their addresses (`SO_REUSEPORT`, `reuseport_select_sock` in `net/core/sock_reuseport.c`). Where that
-//! leaves one thread with more to do than another, a new connection changes over.
+//! leaves one thread with more to do than another, a new connection changes over. [Reactors](crate::reactor) watch all sockets together.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(super) struct Entrance {
 /// The listening sockets of one address and their clients.
 pub(super) struct Listener {
     pub(super) entrances: Vec<Entrance>,
+    /// Who may serve: those of the entrances, and others where fewer sockets were handed over than there are threads.
+    pub(super) workers: Vec<Worker>,
     pub(super) service: watch::Receiver<Arc<Service>>,
     pub(super) meter: Arc<Meter>,
     pub(super) events: Events,
@@ -45,12 +47,17 @@ pub(super) struct Listener {
 /// One entrance while clients come in by it.
 struct Porter {
     worker: Worker,
-    /// Who comes over from other entrances, or from a reactor.
+    /// Whether it has a socket of its own, and not only who comes over.
+    stands: bool,
+    /// Whether it is the one of its worker that has the reactor let clients in: that watches all sockets.
+    lends: bool,
+    /// Who comes over from other entrances.
     moved: mpsc::UnboundedReceiver<Moved>,
+    /// Whom the reactor has let in and cannot serve.
+    sent: mpsc::UnboundedReceiver<Moved>,
+    send: mpsc::UnboundedSender<Moved>,
     /// All entrances, this one included.
     others: Arc<[Other]>,
-    /// This one among them.
-    own: usize,
     /// Clients so far, at all entrances: the newest one's number.
     accepted: Arc<AtomicU64>,
     service: watch::Receiver<Arc<Service>>,
@@ -65,6 +72,8 @@ enum Keeper {
     Door(Door),
     /// A reactor, which serves them as well.
     Reactor(Lease),
+    /// Others do, by all sockets.
+    Others(Gate),
 }
 
 /// Those who came in by one entrance and are still inside.
@@ -181,36 +190,47 @@ impl Listener {
         let service = Arc::clone(&self.service.borrow_and_update());
         let front = service.front();
         let places = door::Places::new(front.connections);
-        let (others, receivers): (Vec<_>, Vec<_>) = self
-            .entrances
+        let mut stands: Vec<(Worker, Option<usize>)> = Vec::new();
+        for (own, entrance) in self.entrances.iter().enumerate() {
+            stands.push((entrance.worker.clone(), Some(own)));
+        }
+        for worker in &self.workers {
+            if !stands.iter().any(|(other, _)| other.is(worker)) {
+                stands.push((worker.clone(), None));
+            }
+        }
+        let (others, receivers): (Vec<_>, Vec<_>) = stands
             .iter()
-            .map(|entrance| {
+            .map(|(worker, _)| {
                 let (moved, receiver) = mpsc::unbounded_channel();
-                let worker = entrance.worker.clone();
+                let worker = worker.clone();
                 (Other { worker, moved }, receiver)
             })
             .unzip();
-        let reactors = others.iter().map(|other| other.worker.reactor.clone());
+        let reactors = self.workers.iter().map(|worker| worker.reactor.clone());
         let reactors: Arc<[Reactor]> = reactors.collect();
         let others: Arc<[Other]> = others.into();
-        let listeners = self.entrances.iter().map(|open| Arc::clone(&open.socket));
+        let listeners = self.entrances.drain(..).map(|open| open.socket);
         let listeners: Arc<[_]> = listeners.collect();
         let mut porters = JoinSet::new();
-        let entrances = self.entrances.drain(..).zip(receivers);
-        for (own, (Entrance { worker, .. }, moved)) in entrances.enumerate() {
+        for (index, ((worker, own), moved)) in stands.iter().zip(receivers).enumerate() {
             let runtime = worker.runtime.clone();
             let gate = Gate::new(
-                (Arc::clone(&listeners), own),
+                (Arc::clone(&listeners), own.unwrap_or(0)),
                 &front.client_profile,
                 front.admission(),
                 &places,
                 Arc::clone(&self.events),
             );
+            let (send, sent) = mpsc::unbounded_channel();
             let porter = Porter {
-                worker,
+                stands: own.is_some(),
+                lends: !stands[..index].iter().any(|(other, _)| other.is(worker)),
+                worker: worker.clone(),
                 moved,
+                sent,
+                send,
                 others: Arc::clone(&others),
-                own,
                 accepted: Arc::clone(accepted),
                 service: self.service.clone(),
                 draining: self.draining.clone(),
@@ -243,7 +263,7 @@ impl Keeper {
     async fn next(&mut self) -> Visitor {
         match self {
             Self::Door(door) => door.next().await,
-            Self::Reactor(_) => std::future::pending().await,
+            Self::Reactor(_) | Self::Others(_) => std::future::pending().await,
         }
     }
 
@@ -251,6 +271,7 @@ impl Keeper {
     async fn into_gate(self) -> Option<Gate> {
         match self {
             Self::Door(door) => Some(door.into_gate()),
+            Self::Others(gate) => Some(gate),
             Self::Reactor(lease) => lease.take_back().await,
         }
     }
@@ -277,13 +298,15 @@ impl Porter {
                     keeper = self.keep(gate);
                 }
                 Some(visitor) = self.moved.recv() => self.welcome(visitor),
+                Some(visitor) = self.sent.recv() => self.share_out(visitor),
                 visitor = keeper.next() => self.place(visitor),
             }
         }
         drop(keeper.into_gate().await);
         // Who is already on the way here is nobody else's client any more.
         self.moved.close();
-        while let Ok(visitor) = self.moved.try_recv() {
+        self.sent.close();
+        while let Ok(visitor) = self.moved.try_recv().or_else(|_none| self.sent.try_recv()) {
             self.welcome(visitor);
         }
         self.clients
@@ -293,7 +316,7 @@ impl Porter {
     fn keep(&self, gate: Gate) -> Keeper {
         let service = self.service.borrow();
         match &**service {
-            Service::Tcp(tcp) if tcp.is_plain() => {
+            Service::Tcp(tcp) if tcp.is_plain() && self.lends => {
                 let lease = self.worker.reactor.lend(
                     gate,
                     Post {
@@ -301,20 +324,23 @@ impl Porter {
                         meter: Arc::clone(&self.meter),
                         accepted: Arc::clone(&self.accepted),
                         inside: Arc::clone(&self.clients.inside),
-                        elsewhere: self.others[self.own].moved.clone(),
+                        elsewhere: self.send.clone(),
                         reactors: Arc::clone(&self.clients.reactors),
                     },
                 );
                 Keeper::Reactor(lease)
             }
-            Service::Http(_) | Service::Tcp(_) | Service::Tls(_) => Keeper::Door(gate.into()),
+            Service::Tcp(tcp) if tcp.is_plain() => Keeper::Others(gate),
+            Service::Http(_) | Service::Tcp(_) | Service::Tls(_) if self.stands => {
+                Keeper::Door(gate.into())
+            }
+            Service::Http(_) | Service::Tcp(_) | Service::Tls(_) => Keeper::Others(gate),
         }
     }
 
     /// Serves a client here, or has another thread do it that has much less to do.
     fn place(&mut self, visitor: Visitor) {
-        let loads = self.others.iter().map(|other| other.worker.load());
-        let Some(better) = better_off(self.worker.load(), loads) else {
+        let Some(better) = self.better_off() else {
             return self.serve(visitor);
         };
         let Visitor {
@@ -323,15 +349,31 @@ impl Porter {
             place,
         } = visitor;
         // Without its descriptor's registration the connection is lost, and the client sees it closed.
-        let Ok(stream) = stream.into_std() else {
-            return;
-        };
-        let moving = Visitor {
-            stream,
-            peer,
-            place,
-        };
-        if let Err(mpsc::error::SendError(visitor)) = self.others[better].moved.send(moving) {
+        if let Ok(stream) = stream.into_std() {
+            let visitor = Visitor {
+                stream,
+                peer,
+                place,
+            };
+            self.hand_over(better, visitor);
+        }
+    }
+
+    /// The same for somebody whom nobody watches yet.
+    fn share_out(&mut self, visitor: Moved) {
+        match self.better_off() {
+            Some(better) => self.hand_over(better, visitor),
+            None => self.welcome(visitor),
+        }
+    }
+
+    fn better_off(&self) -> Option<usize> {
+        let loads = self.others.iter().map(|other| other.worker.load());
+        better_off(self.worker.load(), loads)
+    }
+
+    fn hand_over(&mut self, better: usize, visitor: Moved) {
+        if let Err(mpsc::error::SendError(visitor)) = self.others[better].moved.send(visitor) {
             // That entrance has closed, and this one is about to.
             self.welcome(visitor);
         }

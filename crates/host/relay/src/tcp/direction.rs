@@ -119,9 +119,12 @@ impl Direction {
                 }
                 self.give(sink).map_err(Broken::Sink)?;
             } else if self.ended {
-                if !is_last {
-                    sys::socket::finish_sending(sink).map_err(Broken::Sink)?;
-                }
+                let said = if is_last {
+                    sink.failure()
+                } else {
+                    sys::socket::finish_sending(sink)
+                };
+                said.map_err(Broken::Sink)?;
                 self.closed = true;
             } else {
                 match source.poll_readable(context) {

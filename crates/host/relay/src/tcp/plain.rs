@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::Tcp;
 use super::direction::{self, Direction};
-use super::watched::Socket;
+use super::watched::{Socket, Watched as _};
 use crate::ending::Ended;
 use crate::event::{EndedBy, Phase};
 use crate::meter::Presence;
@@ -123,6 +123,10 @@ impl Plain {
             moved_at: now,
         };
         (plain, over)
+    }
+
+    pub(crate) fn service(&self) -> &Arc<Plainly> {
+        &self.service
     }
 
     /// Both sockets, the client's first.
@@ -251,9 +255,8 @@ impl Plain {
         ];
         // Whoever reads hears of it there; nobody does after a FIN, or while the other side takes nothing.
         let unheard = sides.into_iter().find_map(|(side, socket, listens)| {
-            let failed = !listens && socket.has_failed();
-            let error = failed.then(|| sys::socket::take_error(socket).err());
-            Some(Ended::failed(side, &error??))
+            let error = if listens { Ok(()) } else { socket.failure() };
+            Some(Ended::failed(side, &error.err()?))
         });
         let was_closing = self.account.is_closing();
         let (up_closed, down_closed) = (self.up.is_closed(), self.down.is_closed());

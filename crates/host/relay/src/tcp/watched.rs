@@ -28,6 +28,9 @@ pub(crate) trait Watched: AsFd + Sized {
         self.try_reading(|| sys::socket::receive(self, buffer))
     }
 
+    /// What the connection has failed by, as far as that was told and nobody has heard of it.
+    fn failure(&self) -> io::Result<()>;
+
     /// Writes once.
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.try_writing(|| sys::socket::send(self, bytes))
@@ -35,6 +38,10 @@ pub(crate) trait Watched: AsFd + Sized {
 }
 
 impl Watched for TcpStream {
+    fn failure(&self) -> io::Result<()> {
+        sys::socket::take_error(self)
+    }
+
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_read_ready(context)
     }
@@ -72,11 +79,6 @@ impl Socket {
         self.readiness.set(self.readiness.get().and(readiness));
     }
 
-    /// Whether the connection has failed, as far as has been told.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.readiness.get().has_failed()
-    }
-
     fn poll(&self, is: impl Fn(Readiness) -> bool) -> Poll<io::Result<()>> {
         // The reactor tells of everything, and looks then.
         if is(self.readiness.get()) {
@@ -108,6 +110,13 @@ impl AsFd for Socket {
 }
 
 impl Watched for Socket {
+    fn failure(&self) -> io::Result<()> {
+        if !self.readiness.get().has_failed() {
+            return Ok(());
+        }
+        sys::socket::take_error(self)
+    }
+
     fn poll_readable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll(Readiness::is_readable)
     }

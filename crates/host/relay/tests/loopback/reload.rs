@@ -8,7 +8,7 @@ use longhaul_relay::{Config, Event, HttpOptions, RunError, TcpOptions, Upstream}
 use profile::Setting;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use units::Span;
 
 use crate::harness::{
@@ -43,6 +43,36 @@ async fn an_open_connection_goes_on_and_a_new_one_gets_the_new_target() {
         server.write_all(b"pong").await.unwrap();
         assert_eq!(within(read_exactly(client, 4)).await, b"pong");
     }
+}
+
+/// As of a predecessor that had more processors.
+#[tokio::test]
+async fn more_sockets_than_threads_are_all_served() {
+    let (target, _) = listen().await;
+    let count = 2 * std::thread::available_parallelism().unwrap().get() + 1;
+    let mut address = "127.0.0.1:0".parse().unwrap();
+    let mut sockets = Vec::new();
+    for _ in 0..count {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseport(true).unwrap();
+        socket.bind(address).unwrap();
+        address = socket.local_addr().unwrap();
+        sockets.push(socket.listen(99).unwrap().into_std().unwrap());
+    }
+    let relay = Relay::start_on(sockets, stream(&address.to_string(), &target, 999)).await;
+    // The kernel divides them among the sockets: each gets some.
+    let mut clients = Vec::new();
+    for _ in 0..16 * count {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"x").await.unwrap();
+        let (mut server, _) = within(target.accept()).await.unwrap();
+        assert_eq!(within(read_exactly(&mut server, 1)).await, b"x");
+        clients.push((client, server));
+    }
+    drop(clients);
+    let warned = |event: &Event| matches!(event, Event::Warning { .. });
+    let rest = within(relay.stopped()).await;
+    assert!(!rest.iter().any(warned), "{rest:?}");
 }
 
 #[tokio::test]
