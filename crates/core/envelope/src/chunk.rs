@@ -1,7 +1,6 @@
 //! One chunk: the unit that is read, checked and served.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use bytes::{Bytes, BytesMut};
 use zeroize::Zeroizing;
 
 use crate::NotAuthentic;
@@ -14,6 +13,7 @@ pub const OVERHEAD: u64 = 16;
 const SEALED: u64 = CHUNK + OVERHEAD;
 /// [`CHUNK`] where memory is counted.
 pub(crate) const CHUNK_SIZE: usize = 64 << 10;
+const TAG: usize = 16;
 
 /// Encrypts and decrypts the chunks of one sequence, and of no other: no key serves two.
 pub(crate) struct ChunkKey(LessSafeKey);
@@ -65,18 +65,37 @@ impl ChunkKey {
             .expect("chunks are far below what GCM takes");
     }
 
-    /// Decrypts in place. Where that fails nobody sees what it made of the bytes.
+    /// The plaintext of a chunk that lies in one piece: what is stored need not be copied first.
+    pub(crate) fn opened(
+        &self,
+        index: u64,
+        last: bool,
+        stored: &[u8],
+    ) -> Result<Vec<u8>, NotAuthentic> {
+        let nonce = nonce(index, last).ok_or(NotAuthentic::Chunk)?;
+        let (sealed, tag) = stored
+            .split_last_chunk::<TAG>()
+            .ok_or(NotAuthentic::Chunk)?;
+        let mut plain = vec![0; sealed.len()];
+        self.0
+            .open_separate_gather(nonce, Aad::empty(), sealed, tag, &mut plain)
+            .map_err(|_| NotAuthentic::Chunk)?;
+        Ok(plain)
+    }
+
+    /// Decrypts in place; the plaintext is what is left.
     pub(crate) fn open(
         &self,
         index: u64,
         last: bool,
-        mut bytes: BytesMut,
-    ) -> Result<Bytes, NotAuthentic> {
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), NotAuthentic> {
         let nonce = nonce(index, last).ok_or(NotAuthentic::Chunk)?;
-        let plain = self.0.open_in_place(nonce, Aad::empty(), &mut bytes);
-        let length = plain.map_err(|_| NotAuthentic::Chunk)?.len();
-        bytes.truncate(length);
-        Ok(bytes.freeze())
+        self.0
+            .open_in_place(nonce, Aad::empty(), bytes)
+            .map_err(|_| NotAuthentic::Chunk)?;
+        bytes.truncate(bytes.len().saturating_sub(TAG));
+        Ok(())
     }
 }
 

@@ -31,7 +31,7 @@ pub fn fuzz_stored(bytes: &[u8]) {
         && let Some(mut plan) = layout.plan(0, layout.plain().saturating_sub(1))
     {
         let mut out = Vec::new();
-        let pushed = plan.opening.push(Bytes::copy_from_slice(bytes), &mut out);
+        let pushed = plan.opening.push(&Bytes::copy_from_slice(bytes), &mut out);
         assert!(
             pushed.is_err() && out.is_empty(),
             "nobody sealed these bytes"

@@ -8,7 +8,7 @@
 //! Stores refuse parts below 5 MiB unless they are the last; the manifest is the last, so shorter ones are filled with
 //! zeros, which no one reads.
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 
 use crate::NotAuthentic;
 use crate::chunk::stored_length;
@@ -143,13 +143,14 @@ impl Manifest {
             .and_then(|end| stored.get(..end))
             .ok_or(wrong)?;
         let (salt, sealed) = sealed.split_first_chunk::<16>().ok_or(wrong)?;
-        let mut list = key
-            .manifest(&PartSalt(*salt))
-            .open(0, true, BytesMut::from(sealed))
+        let mut list = sealed.to_vec();
+        key.manifest(&PartSalt(*salt))
+            .open(0, true, &mut list)
             .map_err(|_| wrong)?;
         if list.len() % ENTRY != 0 {
             return Err(wrong);
         }
+        let mut list = Bytes::from(list);
         let mut segments = Vec::new();
         while list.remaining() >= ENTRY {
             let (number, plain) = (list.get_u16(), list.get_u64());

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 
 use crate::NotAuthentic;
 use crate::chunk::{CHUNK_SIZE, ChunkKey};
@@ -14,8 +14,7 @@ pub struct Opening {
     runs: VecDeque<Run>,
     /// Of the first run.
     key: Option<ChunkKey>,
-    /// What has come of a chunk that was cut.
-    chunk: BytesMut,
+    chunk: Vec<u8>,
 }
 
 impl Opening {
@@ -23,20 +22,17 @@ impl Opening {
         Self {
             runs,
             key: None,
-            chunk: BytesMut::new(),
+            chunk: Vec::new(),
         }
     }
 
     /// Takes stored bytes; `out` gets the plaintext that they complete. Bytes behind the last chunk that is
     /// wanted are passed over.
     ///
-    /// Chunks are decrypted where they lie: new memory for each took 8 % of a gateway's processor time. Where somebody else sees
-    /// the bytes as well, they are copied first.
-    ///
     /// # Errors
     /// [`NotAuthentic::Chunk`]; what is in `out` is authentic all the same.
-    pub fn push(&mut self, stored: Bytes, out: &mut Vec<Bytes>) -> Result<(), NotAuthentic> {
-        let mut stored = BytesMut::from(stored);
+    pub fn push(&mut self, stored: &Bytes, out: &mut Vec<Bytes>) -> Result<(), NotAuthentic> {
+        let mut stored = stored.clone();
         while let Some(run) = self.runs.front_mut() {
             leave_out(&mut run.before, &mut stored);
             if run.before > 0 {
@@ -53,11 +49,12 @@ impl Opening {
             }
             let (length, last) = run.next();
             let length = usize::try_from(length).unwrap_or(usize::MAX);
-            let chunk = if self.chunk.is_empty() && stored.len() >= length {
-                stored.split_to(length)
+            let key = self.key.get_or_insert_with(|| run.key.derive());
+            let plain = if self.chunk.is_empty() && stored.len() >= length {
+                key.opened(run.chunk, last, &stored.split_to(length))?
             } else {
                 if self.chunk.capacity() == 0 {
-                    self.chunk.reserve(CHUNK_SIZE + 16);
+                    self.chunk.reserve_exact(CHUNK_SIZE + 16);
                 }
                 let missing = length.saturating_sub(self.chunk.len());
                 let now = stored.split_to(missing.min(stored.len()));
@@ -65,11 +62,12 @@ impl Opening {
                 if self.chunk.len() < length {
                     return Ok(());
                 }
-                std::mem::take(&mut self.chunk)
+                let mut chunk = std::mem::take(&mut self.chunk);
+                key.open(run.chunk, last, &mut chunk)?;
+                chunk
             };
-            let key = self.key.get_or_insert_with(|| run.key.derive());
-            let mut plain = key.open(run.chunk, last, chunk)?;
             run.chunk += 1;
+            let mut plain = Bytes::from(plain);
             leave_out(&mut run.skip, &mut plain);
             let wanted = usize::try_from(run.take).unwrap_or(usize::MAX);
             plain.truncate(wanted);
@@ -96,10 +94,10 @@ impl Opening {
 }
 
 /// Passes over up to `count` bytes.
-fn leave_out(count: &mut u64, bytes: &mut impl Buf) {
+fn leave_out(count: &mut u64, bytes: &mut Bytes) {
     let now = usize::try_from(*count)
         .unwrap_or(usize::MAX)
-        .min(bytes.remaining());
+        .min(bytes.len());
     bytes.advance(now);
     *count -= now as u64;
 }

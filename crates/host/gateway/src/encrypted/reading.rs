@@ -339,7 +339,7 @@ async fn authentic(stored: Pieces, opening: Opening) -> Result<Pieces, Failed> {
         let (mut stored, mut opening) = state?;
         let mut out = Vec::new();
         let rest = match stored.next().await {
-            Some(Ok(piece)) => match opening.push(piece, &mut out) {
+            Some(Ok(piece)) => match opening.push(&piece, &mut out) {
                 Ok(()) => {
                     let out = out.into_iter().map(Ok).collect();
                     return Some((out, Some((stored, opening))));
