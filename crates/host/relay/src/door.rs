@@ -310,11 +310,10 @@ impl Gate {
     /// At the limit, clients wait instead of being turned away: one here, the others in the kernel's queue. A place that was taken
     /// before anybody comes would be missing at the other gates.
     pub(crate) fn knock(&mut self, index: usize) -> Knock {
-        if self.waiting.is_none() {
-            match self.accept(index) {
-                Knock::Came(_) | Knock::Full => {}
-                nobody @ (Knock::Nobody | Knock::Again | Knock::Short(_)) => return nobody,
-            }
+        if self.waiting.is_none()
+            && let Some(nobody) = self.accept(index)
+        {
+            return nobody;
         }
         match Arc::clone(&self.places.free).try_acquire_owned() {
             Ok(place) => self.enter(place).map_or(Knock::Nobody, Knock::Came),
@@ -339,6 +338,18 @@ impl Gate {
         }
     }
 
+    /// Whoever waits inside, once there is a place, watched by the runtime that waits for it. Nobody is lost where this is given up.
+    pub(crate) async fn admitted(&mut self) -> Visitor {
+        while self.is_full() {
+            let place = self.place().await;
+            // Where nobody can watch it, the client sees its connection closed.
+            if let Some(Ok(visitor)) = self.enter(place).map(Visitor::watched) {
+                return visitor;
+            }
+        }
+        std::future::pending().await
+    }
+
     /// Gives a place to whoever waits inside.
     pub(crate) fn enter(&mut self, place: OwnedSemaphorePermit) -> Option<Visitor<TcpStream>> {
         let (stream, peer) = self.waiting.take()?;
@@ -349,24 +360,24 @@ impl Gate {
         })
     }
 
-    /// Has the next wait inside, if somebody is there who may come in.
-    fn accept(&mut self, index: usize) -> Knock {
+    /// Has the next wait inside; or why nobody does.
+    fn accept(&mut self, index: usize) -> Option<Knock> {
         match sys::socket::accept(&self.listeners[index]) {
             Ok((stream, peer)) => {
                 if std::mem::take(&mut self.is_short) {
                     self.places.shortage().pause = FIRST_PAUSE;
                 }
                 if !self.admits(peer) {
-                    return Knock::Again;
+                    return Some(Knock::Again);
                 }
                 self.keep_congestion(&stream, peer);
                 self.waiting = Some((stream, peer));
-                Knock::Full
+                None
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Knock::Nobody,
-            Err(error) if is_shortage(&error) => Knock::Short(self.falls_short(&error)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(Knock::Nobody),
+            Err(error) if is_shortage(&error) => Some(Knock::Short(self.falls_short(&error))),
             // The client left before it was accepted (accept(2) passes its network errors on).
-            Err(_) => Knock::Again,
+            Err(_) => Some(Knock::Again),
         }
     }
 

@@ -67,8 +67,8 @@ pub enum Event {
         target: String,
     },
     /// A profile is in effect on a side: told of its first socket, and once more after that has carried
-    /// data. Each connected socket gets all options, and a refused one is an error; once a second one socket is
-    /// read back whole, the others as far as the kernel may bend what it was told. Accepted ones inherit from the
+    /// data. Each connected socket gets all options, and a refused one is an error; once a second one socket of
+    /// each thread that connects is read back whole, the others as far as the kernel may bend what it was told. Accepted ones inherit from the
     /// listener.
     Applied {
         /// Which side.

@@ -41,8 +41,8 @@ use streams::{Key, Served, Streams, Token};
 /// a wake-up: more than chance brings to short connections, few enough for eight long ones to end up well divided.
 const UNEVEN: usize = 3;
 
-/// So long after a look at all clocks the next one is, unless a stream is due before that began or ended a side since: thousands that are due
-/// one after the other cost little.
+/// Time from one look at all clocks to the next, so that thousands of streams that are due one after the other cost little. One that begins, or
+/// ends a side, and is due before that is looked at in time.
 const LOOKS_APART: Duration = Duration::from_millis(50);
 
 /// A reactor's thread. What it serves ends with it.

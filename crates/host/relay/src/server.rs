@@ -152,7 +152,7 @@ struct Handle {
 /// Serves until it is ordered to stop, or nobody is left who could order it. All listeners are open, or none.
 ///
 /// `sockets` are listeners that somebody else has opened, such as systemd or this relay's predecessor: a relay whose address is that of one
-/// of them takes it. `events` is called from the tasks that serve, in the order of each connection's own
+/// of them takes it. `events` is called from the tasks and threads that serve, in the order of each connection's own
 /// events; it must not block.
 pub async fn run(
     config: Config,

@@ -155,6 +155,21 @@ pub struct LimitOptions {
 // === impl GatewayOptions ===
 
 impl GatewayOptions {
+    /// With one client, whose secret is in the environment.
+    #[cfg(test)]
+    pub(crate) fn of_a_test(listen: &str, origin: &str) -> Self {
+        Self {
+            listen: listen.into(),
+            origin: origin.into(),
+            clients: vec![ClientOptions {
+                access_key: Some("some".into()),
+                secret_env: Some("SECRET".into()),
+                ..ClientOptions::default()
+            }],
+            ..Self::default()
+        }
+    }
+
     /// Reads a file's text. What its values mean is not asked, and no secret is read.
     ///
     /// # Errors

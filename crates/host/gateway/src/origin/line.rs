@@ -184,7 +184,7 @@ pub(super) mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     use super::*;
-    use crate::config::{ClientOptions, GatewayOptions};
+    use crate::config::GatewayOptions;
 
     /// An origin that answers `requests` on each connection, ends it, and tells of each new one.
     pub(crate) async fn origin(requests: usize) -> (Origin, UnboundedReceiver<()>) {
@@ -214,16 +214,7 @@ pub(super) mod tests {
                 });
             }
         });
-        let options = GatewayOptions {
-            listen: "127.0.0.1:0".into(),
-            origin: format!("http://{address}"),
-            clients: vec![ClientOptions {
-                access_key: Some("some".into()),
-                secret_env: Some("SECRET".into()),
-                ..ClientOptions::default()
-            }],
-            ..GatewayOptions::default()
-        };
+        let options = GatewayOptions::of_a_test("127.0.0.1:0", &format!("http://{address}"));
         let config = options.resolve(|_| Some("some".into())).unwrap();
         (Origin::new(&config), connections)
     }

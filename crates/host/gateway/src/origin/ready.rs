@@ -109,7 +109,7 @@ mod tests {
 
     use super::super::line::tests::{origin, read};
     use super::*;
-    use crate::config::{ClientOptions, GatewayOptions};
+    use crate::config::GatewayOptions;
     use crate::journal::Journal;
 
     /// Of an origin that is not busy.
@@ -208,15 +208,8 @@ mod tests {
     {
         let gateway = |path_rate| {
             let options = GatewayOptions {
-                listen: "127.0.0.1:0".into(),
-                origin: "http://127.0.0.1:1".into(),
-                clients: vec![ClientOptions {
-                    access_key: Some("some".into()),
-                    secret_env: Some("SECRET".into()),
-                    ..ClientOptions::default()
-                }],
                 path_rate,
-                ..GatewayOptions::default()
+                ..GatewayOptions::of_a_test("127.0.0.1:0", "http://127.0.0.1:1")
             };
             let config = options.resolve(|_| Some("some".into())).unwrap();
             Gateway::new(config, Journal::default())

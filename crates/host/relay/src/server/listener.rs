@@ -263,7 +263,9 @@ impl Keeper {
     async fn next(&mut self) -> Visitor {
         match self {
             Self::Door(door) => door.next().await,
-            Self::Reactor(_) | Self::Others(_) => std::future::pending().await,
+            // Who has been waiting inside since another configuration.
+            Self::Others(gate) => gate.admitted().await,
+            Self::Reactor(_) => std::future::pending().await,
         }
     }
 

@@ -17,7 +17,7 @@ use super::{ConnectError, Connected, shares};
 const TRUSTED: Duration = Duration::from_secs(1);
 
 /// Connects with one profile, which is in effect on every socket before its first segment. All options are read
-/// back on the first connection and on one per second after that; on the others those that the kernel could bend.
+/// back on the first connection of whoever asks, and on one per second after that; on the others those that the kernel could bend.
 pub(crate) struct Dialer {
     profile: TcpProfile,
     shown: Mutex<Option<Shown>>,

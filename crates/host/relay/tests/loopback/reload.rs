@@ -18,13 +18,25 @@ use crate::tls::{Site, both, start};
 
 /// A relay for byte streams; `connections` is what makes one configuration differ from another.
 fn stream(listen: &str, target: &TcpListener, connections: usize) -> Config {
+    Config::tcp(options(listen, target, connections)).unwrap()
+}
+
+/// The same, which tasks serve, because one of several targets has to be chosen.
+fn by_tasks(listen: &str, target: &TcpListener, connections: usize) -> Config {
+    let mut options = options(listen, target, connections);
+    options.balance.also = vec![options.target.clone()];
+    options.balance.check_every = Some(Setting::Off);
+    Config::tcp(options).unwrap()
+}
+
+fn options(listen: &str, target: &TcpListener, connections: usize) -> TcpOptions {
     let mut options = TcpOptions {
         listen: listen.into(),
         target: target.local_addr().unwrap().to_string(),
         ..TcpOptions::default()
     };
     options.limits.connections = Some(connections);
-    Config::tcp(options).unwrap()
+    options
 }
 
 #[tokio::test]
@@ -42,6 +54,38 @@ async fn an_open_connection_goes_on_and_a_new_one_gets_the_new_target() {
         assert_eq!(within(read_exactly(server, 4)).await, b"ping");
         server.write_all(b"pong").await.unwrap();
         assert_eq!(within(read_exactly(client, 4)).await, b"pong");
+    }
+}
+
+/// With one socket there are threads that let in by it only where reactors do.
+#[tokio::test]
+async fn whoever_waits_at_a_reactor_is_served_where_tasks_take_over() {
+    let (target, _) = listen().await;
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let config = stream(&address.to_string(), &target, 1);
+    let mut relay = Relay::start_on(vec![socket], config).await;
+    let first = TcpStream::connect(address).await.unwrap();
+    let (mut server, _) = within(target.accept()).await.unwrap();
+    let mut inside = Some(first);
+    // One waits inside at each thread, and the others in the kernel's queue: nobody knows in which order they come.
+    let count = 2 + std::thread::available_parallelism().unwrap().get();
+    let mut waiting = Vec::new();
+    for number in 0..count {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client
+            .write_all(&[number.try_into().unwrap()])
+            .await
+            .unwrap();
+        waiting.push(Some(client));
+    }
+    within(relay.reload(by_tasks(&address.to_string(), &target, 1))).await;
+    for _ in 0..count {
+        drop((inside.take(), server));
+        (server, _) = within(target.accept()).await.unwrap();
+        let number = within(read_exactly(&mut server, 1)).await[0];
+        inside = waiting[usize::from(number)].take();
+        assert!(inside.is_some(), "{number} came twice");
     }
 }
 
@@ -84,15 +128,7 @@ async fn whoever_waits_for_a_place_is_served_by_the_new_configuration() {
     let mut second = relay.connect().await;
     second.write_all(b"x").await.unwrap();
     // By a task and by a reactor again: each takes over who waits inside.
-    let mut other = TcpOptions {
-        listen: "127.0.0.1:0".into(),
-        target: old.local_addr().unwrap().to_string(),
-        ..TcpOptions::default()
-    };
-    other.limits.connections = Some(1);
-    other.balance.also = vec![other.target.clone()];
-    other.balance.check_every = Some(Setting::Off);
-    within(relay.reload(Config::tcp(other).unwrap())).await;
+    within(relay.reload(by_tasks("127.0.0.1:0", &old, 1))).await;
     within(relay.reload(stream("127.0.0.1:0", &new, 1))).await;
     drop((first, served));
     let (mut server, _) = within(new.accept()).await.unwrap();
