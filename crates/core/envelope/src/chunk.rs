@@ -10,10 +10,14 @@ pub const CHUNK: u64 = 64 << 10;
 /// Bytes that encryption adds to each chunk.
 pub const OVERHEAD: u64 = 16;
 
-const SEALED: u64 = CHUNK + OVERHEAD;
+/// Stored bytes of every chunk but the last.
+pub(crate) const SEALED: u64 = CHUNK + OVERHEAD;
 /// [`CHUNK`] where memory is counted.
 pub(crate) const CHUNK_SIZE: usize = 64 << 10;
-const TAG: usize = 16;
+/// [`SEALED`] where memory is counted.
+pub(crate) const SEALED_SIZE: usize = CHUNK_SIZE + TAG;
+/// [`OVERHEAD`] where memory is counted.
+pub(crate) const TAG: usize = 16;
 
 /// Encrypts and decrypts the chunks of one sequence, and of no other: no key serves two.
 pub(crate) struct ChunkKey(LessSafeKey);
@@ -65,37 +69,36 @@ impl ChunkKey {
             .expect("chunks are far below what GCM takes");
     }
 
-    /// The plaintext of a chunk that lies in one piece: what is stored need not be copied first.
-    pub(crate) fn opened(
-        &self,
-        index: u64,
-        last: bool,
-        stored: &[u8],
-    ) -> Result<Vec<u8>, NotAuthentic> {
-        let nonce = nonce(index, last).ok_or(NotAuthentic::Chunk)?;
-        let (sealed, tag) = stored
-            .split_last_chunk::<TAG>()
-            .ok_or(NotAuthentic::Chunk)?;
-        let mut plain = vec![0; sealed.len()];
-        self.0
-            .open_separate_gather(nonce, Aad::empty(), sealed, tag, &mut plain)
-            .map_err(|_| NotAuthentic::Chunk)?;
-        Ok(plain)
-    }
-
-    /// Decrypts in place; the plaintext is what is left.
+    /// Decrypts in place; the plaintext is what stands before the tag.
     pub(crate) fn open(
         &self,
         index: u64,
         last: bool,
-        bytes: &mut Vec<u8>,
+        bytes: &mut [u8],
     ) -> Result<(), NotAuthentic> {
         let nonce = nonce(index, last).ok_or(NotAuthentic::Chunk)?;
         self.0
             .open_in_place(nonce, Aad::empty(), bytes)
             .map_err(|_| NotAuthentic::Chunk)?;
-        bytes.truncate(bytes.len().saturating_sub(TAG));
         Ok(())
+    }
+
+    /// Decrypts into `plain`, which may be longer.
+    pub(crate) fn open_copy(
+        &self,
+        index: u64,
+        last: bool,
+        stored: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(), NotAuthentic> {
+        let nonce = nonce(index, last).ok_or(NotAuthentic::Chunk)?;
+        let (sealed, tag) = stored
+            .split_last_chunk::<TAG>()
+            .ok_or(NotAuthentic::Chunk)?;
+        let plain = plain.get_mut(..sealed.len()).ok_or(NotAuthentic::Chunk)?;
+        self.0
+            .open_separate_gather(nonce, Aad::empty(), sealed, tag, plain)
+            .map_err(|_| NotAuthentic::Chunk)
     }
 }
 

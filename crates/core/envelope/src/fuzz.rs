@@ -30,8 +30,15 @@ pub fn fuzz_stored(bytes: &[u8]) {
     if let Ok(layout) = Layout::whole(key, stored, None)
         && let Some(mut plan) = layout.plan(0, layout.plain().saturating_sub(1))
     {
+        let mut pieces = Vec::new();
+        let stored = Bytes::copy_from_slice(bytes);
+        let early = plan.opening.early().open(0, stored, &mut pieces);
+        assert!(
+            early.is_err() && pieces.is_empty(),
+            "nobody sealed these bytes"
+        );
         let mut out = Vec::new();
-        let pushed = plan.opening.push(&Bytes::copy_from_slice(bytes), &mut out);
+        let pushed = plan.opening.push(Bytes::copy_from_slice(bytes), &mut out);
         assert!(
             pushed.is_err() && out.is_empty(),
             "nobody sealed these bytes"

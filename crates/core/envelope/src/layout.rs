@@ -1,10 +1,10 @@
 //! Which stored bytes hold which plaintext.
 
-use std::collections::VecDeque;
+use std::ops::Range;
 
-use crate::chunk::{CHUNK, OVERHEAD, chunks, stored_length};
+use crate::chunk::{CHUNK, ChunkKey, OVERHEAD, SEALED, chunks};
 use crate::key::DataKey;
-use crate::manifest::{Manifest, Segment};
+use crate::manifest::{Manifest, SALT, Segment};
 use crate::{NotAuthentic, Opening};
 
 /// How an object lies.
@@ -32,29 +32,46 @@ pub struct Plan {
     pub opening: Opening,
 }
 
+/// The chunks of a plan, in the order in which they are stored.
+#[derive(Debug)]
+pub(crate) struct Runs(Vec<Run>);
+
 /// A sequence of chunks, or the middle of one.
 #[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) key: RunKey,
-    /// Bytes to leave out before it: what came before its first chunk.
-    pub(crate) before: u64,
-    /// The next chunk.
-    pub(crate) chunk: u64,
+struct Run {
+    key: RunKey,
+    /// Stored bytes before its first chunk.
+    at: u64,
+    /// The first chunk that is wanted.
+    chunk: u64,
     /// Behind the last chunk that is wanted.
-    pub(crate) end_chunk: u64,
+    end_chunk: u64,
     /// Plaintext of the whole sequence.
-    pub(crate) plain: u64,
-    /// Plaintext to drop of the first chunk.
-    pub(crate) skip: u64,
-    /// Plaintext that is wanted.
-    pub(crate) take: u64,
-    /// Bytes to leave out behind it.
-    pub(crate) after: u64,
+    plain: u64,
+    /// First and last byte of it that are wanted.
+    wanted: (u64, u64),
+}
+
+/// A chunk in its place.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// The number of its run.
+    pub(crate) run: usize,
+    /// Its number in its sequence.
+    pub(crate) chunk: u64,
+    /// Whether it is the last of its sequence.
+    pub(crate) last: bool,
+    /// Its first stored byte.
+    pub(crate) at: u64,
+    /// Stored bytes.
+    pub(crate) length: u64,
+    /// What is wanted of its plaintext.
+    pub(crate) wanted: Range<usize>,
 }
 
 /// Which key; derived when the run begins, since an object may have thousands.
 #[derive(Clone, Debug)]
-pub(crate) enum RunKey {
+enum RunKey {
     Whole(DataKey),
     Part(DataKey, crate::PartSalt),
 }
@@ -112,13 +129,12 @@ impl Layout {
             return None;
         }
         let segments: &[Segment] = match &self.shape {
-            Shape::Whole(plain) => return Some(self.plan_whole(*plain, first, last)),
+            Shape::Whole(plain) => return self.plan_whole(*plain, first, last),
             Shape::Parts(manifest) => manifest.segments(),
         };
-        let mut runs = VecDeque::new();
+        let mut runs = Vec::new();
         // Where the segment begins, stored and in the plaintext.
         let (mut at, mut plain_at) = (0, 0);
-        let mut span: Option<(u64, u64)> = None;
         for segment in segments {
             let end = plain_at + segment.plain;
             let touched = if segment.plain == 0 {
@@ -130,84 +146,113 @@ impl Layout {
             if touched {
                 let from = first.saturating_sub(plain_at);
                 let to = (last - plain_at).min(segment.plain.saturating_sub(1));
-                let mut run = Run::of(
-                    RunKey::Part(self.key.clone(), segment.salt),
-                    segment.plain,
-                    from,
-                    to,
-                );
-                let chunks_at = at + 16;
-                // Of the first segment reading begins at a chunk; the others' salts pass by.
-                let start = if span.is_none() {
-                    chunks_at + run.chunk * (CHUNK + OVERHEAD)
-                } else {
-                    run.before = 16;
-                    at
-                };
-                let read_to = run.stored_end();
-                run.after = stored_length(segment.plain) - read_to + segment.filling();
-                span = Some((
-                    span.map_or(start, |(first, _)| first),
-                    chunks_at + read_to - 1,
-                ));
-                runs.push_back(run);
+                let key = RunKey::Part(self.key.clone(), segment.salt);
+                runs.push(Run::of(key, at + SALT, segment.plain, from, to));
             }
             at += segment.stored();
             plain_at = end;
         }
-        let (first, last) = span?;
-        Some(Plan {
-            first,
-            last,
-            opening: Opening::new(runs),
-        })
+        Plan::of(Runs(runs))
     }
 
-    fn plan_whole(&self, plain: u64, first: u64, last: u64) -> Plan {
-        let run = Run::of(
-            RunKey::Whole(self.key.clone()),
-            plain,
+    fn plan_whole(&self, plain: u64, first: u64, last: u64) -> Option<Plan> {
+        let last = last.min(plain.saturating_sub(1));
+        let key = RunKey::Whole(self.key.clone());
+        Plan::of(Runs(vec![Run::of(key, 0, plain, first, last)]))
+    }
+}
+
+impl Plan {
+    fn of(runs: Runs) -> Option<Self> {
+        let (first, last) = (runs.0.first()?.first(), runs.0.last()?.end() - 1);
+        let opening = Opening::new(runs);
+        Some(Self {
             first,
-            last.min(plain.saturating_sub(1)),
-        );
-        Plan {
-            first: run.chunk * (CHUNK + OVERHEAD),
-            last: run.stored_end() - 1,
-            opening: Opening::new(VecDeque::from([run])),
-        }
+            last,
+            opening,
+        })
+    }
+}
+
+impl Runs {
+    /// The first stored byte.
+    pub(crate) fn first(&self) -> u64 {
+        self.0.first().map_or(0, Run::first)
+    }
+
+    /// The first chunk that begins with the stored byte `at`, or behind it.
+    pub(crate) fn place(&self, at: u64) -> Option<Place> {
+        let run = self.0.partition_point(|run| run.last_begins() < at);
+        self.0.get(run).map(|found| found.place(run, at))
+    }
+
+    /// The key of this run.
+    pub(crate) fn key(&self, run: usize) -> ChunkKey {
+        self.0[run].key.derive()
     }
 }
 
 impl Run {
-    /// The chunks of `plain` bytes that hold `first` to `last`.
-    fn of(key: RunKey, plain: u64, first: u64, last: u64) -> Self {
-        let chunk = first / CHUNK;
+    /// The chunks of `plain` bytes that hold `first` to `last`; the first of all chunks is stored at `at`.
+    fn of(key: RunKey, at: u64, plain: u64, first: u64, last: u64) -> Self {
         Self {
             key,
-            before: 0,
-            chunk,
+            at,
+            chunk: first / CHUNK,
             end_chunk: last / CHUNK + 1,
             plain,
-            skip: first - chunk * CHUNK,
-            take: if plain == 0 { 0 } else { last - first + 1 },
-            after: 0,
+            wanted: (first, last),
         }
     }
 
-    /// Stored bytes from the first chunk of the sequence to the end of the last that is wanted.
-    fn stored_end(&self) -> u64 {
-        let end = (self.end_chunk * CHUNK).min(self.plain);
-        end + self.end_chunk * OVERHEAD
+    /// The first stored byte of its first chunk.
+    const fn first(&self) -> u64 {
+        self.at + self.chunk * SEALED
     }
 
-    /// Stored bytes of the next chunk, and whether it is the last of its sequence.
-    pub(crate) fn next(&self) -> (u64, bool) {
-        let last = self.chunk + 1 == chunks(self.plain);
-        let plain = if last {
-            self.plain - self.chunk * CHUNK
-        } else {
-            CHUNK
-        };
-        (plain + OVERHEAD, last)
+    /// The first stored byte of its last chunk.
+    const fn last_begins(&self) -> u64 {
+        self.at + (self.end_chunk - 1) * SEALED
+    }
+
+    /// The stored byte behind its last chunk.
+    fn end(&self) -> u64 {
+        let plain = (self.end_chunk * CHUNK).min(self.plain);
+        self.at + plain + self.end_chunk * OVERHEAD
+    }
+
+    /// The first chunk that begins with the stored byte `at`, or behind it; there is one.
+    fn place(&self, run: usize, at: u64) -> Place {
+        let chunk = at.saturating_sub(self.at).div_ceil(SEALED).max(self.chunk);
+        let plain_at = chunk * CHUNK;
+        let last = chunk + 1 == chunks(self.plain);
+        let plain = if last { self.plain - plain_at } else { CHUNK };
+        // Both lie within a chunk.
+        let within =
+            |byte: u64| usize::try_from(byte.saturating_sub(plain_at).min(plain)).unwrap_or(0);
+        Place {
+            run,
+            chunk,
+            last,
+            at: self.at + chunk * SEALED,
+            length: plain + OVERHEAD,
+            wanted: within(self.wanted.0)..within(self.wanted.1 + 1),
+        }
+    }
+}
+
+impl Place {
+    /// [`Place::length`] where memory is counted.
+    pub(crate) fn size(&self) -> usize {
+        usize::try_from(self.length).expect("no chunk is longer than 64 KiB and its tag")
+    }
+}
+
+impl RunKey {
+    fn derive(&self) -> ChunkKey {
+        match self {
+            Self::Whole(key) => key.whole(),
+            Self::Part(key, salt) => key.part(salt),
+        }
     }
 }

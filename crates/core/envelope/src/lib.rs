@@ -12,6 +12,7 @@
 //! Whoever stores the bytes can delete them, give back a whole older object, or say nothing. Everything else that they
 //! do to them is found before a wrong byte leaves [`Opening`].
 
+mod buffers;
 mod chunk;
 mod envelope;
 pub mod fuzz;
@@ -21,12 +22,13 @@ mod manifest;
 mod opening;
 mod sealing;
 
+pub use buffers::Buffers;
 pub use chunk::{CHUNK, OVERHEAD, plain_length, stored_length};
 pub use envelope::{Envelope, Kind, Name, Opened};
 pub use key::{DataKey, KeyId, KeyRing, PartSalt, WrappingKey};
 pub use layout::{Layout, Plan};
 pub use manifest::{FOOTER, Footer, Manifest, Segment, segment_length};
-pub use opening::Opening;
+pub use opening::{Early, Opening, Piece};
 pub use sealing::Sealing;
 
 /// Why stored bytes are not what was written. Says nothing about keys.

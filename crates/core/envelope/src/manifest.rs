@@ -11,7 +11,7 @@
 use bytes::{Buf as _, Bytes};
 
 use crate::NotAuthentic;
-use crate::chunk::stored_length;
+use crate::chunk::{TAG, stored_length};
 use crate::key::{DataKey, PartSalt};
 
 /// Stored bytes of the smallest part.
@@ -23,7 +23,8 @@ const MARK: &[u8; 8] = b"LHPARTS1";
 pub const FOOTER: u64 = 20;
 /// Bytes of one entry.
 const ENTRY: usize = 2 + 8 + 16;
-const SALT: u64 = 16;
+/// Bytes before the chunks of a part.
+pub(crate) const SALT: u64 = 16;
 
 /// One part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -147,6 +148,7 @@ impl Manifest {
         key.manifest(&PartSalt(*salt))
             .open(0, true, &mut list)
             .map_err(|_| wrong)?;
+        list.truncate(list.len().saturating_sub(TAG));
         if list.len() % ENTRY != 0 {
             return Err(wrong);
         }

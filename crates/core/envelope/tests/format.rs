@@ -7,7 +7,7 @@ use bytes::Bytes;
 use longhaul_envelope::fuzz::fuzz_stored;
 use longhaul_envelope::{
     CHUNK, DataKey, Envelope, Footer, KeyRing, Kind, Layout, Manifest, Name, NotAuthentic,
-    PartSalt, Sealing, Segment, WrappingKey, segment_length,
+    PartSalt, Piece, Sealing, Segment, WrappingKey, segment_length,
 };
 use proptest::prelude::*;
 
@@ -29,15 +29,20 @@ fn whole(key: &DataKey, plain: &[u8]) -> Vec<u8> {
     sealed(Sealing::whole(key), plain, 100_000)
 }
 
-/// However the stored bytes are cut on their way: into less than a chunk, or several chunks at once.
+/// However the stored bytes are cut on their way, into less than a chunk or several chunks at once, and whether or not whole
+/// chunks are opened before their turn.
 fn read(layout: &Layout, stored: &[u8], first: u64, last: u64) -> Result<Vec<u8>, NotAuthentic> {
-    let plain = read_in(50_021, layout, stored, first, last);
-    assert_eq!(plain, read_in(200_003, layout, stored, first, last));
+    let plain = read_in(50_021, false, layout, stored, first, last);
+    for (pieces, is_early) in [(200_003, false), (50_021, true), (200_003, true)] {
+        let same = read_in(pieces, is_early, layout, stored, first, last);
+        assert_eq!(plain, same, "{pieces} {is_early}");
+    }
     plain
 }
 
 fn read_in(
     pieces: usize,
+    is_early: bool,
     layout: &Layout,
     stored: &[u8],
     first: u64,
@@ -45,14 +50,37 @@ fn read_in(
 ) -> Result<Vec<u8>, NotAuthentic> {
     let mut plan = layout.plan(first, last).unwrap();
     let at = |place: u64| usize::try_from(place).unwrap();
-    let mut out = Vec::new();
     let range = stored
         .get(at(plan.first)..=at(plan.last))
         .ok_or(NotAuthentic::Truncated)?;
-    for piece in range.chunks(pieces) {
-        plan.opening
-            .push(&Bytes::copy_from_slice(piece), &mut out)?;
+    let mut turn = Vec::new();
+    let mut failed = Ok(());
+    // The last come first.
+    for (number, part) in range.chunks(pieces).enumerate().rev() {
+        let mut opened = Vec::new();
+        let mut outcome = Ok(());
+        if is_early {
+            let (mut early, mut at) = (plan.opening.early(), plan.first + (number * pieces) as u64);
+            for piece in part.chunks(30_011) {
+                let piece = Bytes::copy_from_slice(piece);
+                let length = piece.len() as u64;
+                outcome = outcome.and_then(|()| early.open(at, piece, &mut opened));
+                at += length;
+            }
+            opened.extend(early.give_up());
+            let stands_for: u64 = opened.iter().map(Piece::stored).sum();
+            assert!(stands_for == part.len() as u64 || outcome.is_err());
+        } else {
+            opened.push(Bytes::copy_from_slice(part).into());
+        }
+        failed = outcome.and(failed);
+        turn.push(opened);
     }
+    let mut out = Vec::new();
+    for piece in turn.into_iter().rev().flatten() {
+        plan.opening.push(piece, &mut out)?;
+    }
+    failed?;
     plan.opening.finish()?;
     Ok(out.concat())
 }
@@ -231,6 +259,67 @@ fn chunks_cannot_be_moved_left_out_or_taken_from_another_object() {
 }
 
 #[test]
+fn what_was_opened_for_one_place_is_not_taken_in_another() {
+    let key = DataKey::new([5; 32]);
+    let stored = Bytes::from(whole(&key, &content(3 * 65_536 + 5, 3)));
+    let layout = Layout::whole(key, stored.len() as u64, None).unwrap();
+    let opened = |from: usize, to: usize| {
+        let plan = layout.plan(0, layout.plain() - 1).unwrap();
+        let mut out = Vec::new();
+        let piece = stored.slice(from..to);
+        plan.opening
+            .early()
+            .open(from as u64, piece, &mut out)
+            .unwrap();
+        out.pop().unwrap()
+    };
+    let chunk = 65_552;
+    let refused = |before: usize, piece: Piece| {
+        let mut opening = layout.plan(0, layout.plain() - 1).unwrap().opening;
+        opening
+            .push(stored.slice(..before), &mut Vec::new())
+            .unwrap();
+        opening.push(piece, &mut Vec::new()).is_err()
+    };
+    assert!(!refused(0, opened(0, chunk)));
+    assert!(!refused(chunk, opened(chunk, 2 * chunk)));
+    assert!(!refused(3 * chunk, opened(3 * chunk, stored.len())));
+    // In the middle of a chunk, between two, for one of another length, and behind the last.
+    assert!(refused(1, opened(chunk, 2 * chunk)));
+    assert!(refused(chunk + 7, opened(chunk, 2 * chunk)));
+    assert!(refused(0, opened(3 * chunk, stored.len())));
+    assert!(refused(stored.len(), opened(0, chunk)));
+}
+
+#[test]
+fn what_stands_before_the_first_chunk_that_is_wanted_is_passed_over() {
+    let key = DataKey::new([5; 32]);
+    let plain = content(5 * 65_536, 3);
+    let stored = whole(&key, &plain);
+    let layout = Layout::whole(key, stored.len() as u64, None).unwrap();
+    let plan = layout.plan(3 * 65_536 + 9, 3 * 65_536 + 20).unwrap();
+    for before in [0, 1, 65_551, 65_552, 3 * 65_552] {
+        let at = plan.first - before;
+        for is_early in [false, true] {
+            let plan = layout.plan(3 * 65_536 + 9, 3 * 65_536 + 20).unwrap();
+            let mut opening = plan.opening.beginning_at(at);
+            let piece = stored[usize::try_from(at).unwrap()..].to_vec();
+            let mut pieces = vec![Piece::from(piece.clone())];
+            if is_early {
+                pieces.clear();
+                opening.early().open(at, piece.into(), &mut pieces).unwrap();
+            }
+            let mut out = Vec::new();
+            for piece in pieces {
+                opening.push(piece, &mut out).unwrap();
+            }
+            opening.finish().unwrap();
+            assert_eq!(out.concat(), plain[3 * 65_536 + 9..=3 * 65_536 + 20]);
+        }
+    }
+}
+
+#[test]
 fn parts_cannot_be_mixed_reordered_or_dropped() {
     let key = DataKey::new([1; 32]);
     let (plain, stored, manifest, tail) = object_of_parts(&key, &[6 << 20, 100, 70_000]);
@@ -305,7 +394,7 @@ proptest! {
 
     #[test]
     fn a_changed_byte_is_found_before_its_chunk_is_served(
-        length in 1_usize..200_000, at in 0_usize..200_000, bit in 0_u8..8,
+        length in 1_usize..200_000, at in 0_usize..200_000, bit in 0_u8..8, is_early: bool,
     ) {
         let key = DataKey::new([5; 32]);
         let plain = content(length, 3);
@@ -314,8 +403,16 @@ proptest! {
         stored[at] ^= 1 << bit;
         let layout = Layout::whole(key, stored.len() as u64, None).unwrap();
         let mut plan = layout.plan(0, length as u64 - 1).unwrap();
+        let mut pieces = vec![Piece::from(stored.clone())];
+        let mut outcome = Ok(());
+        if is_early {
+            pieces.clear();
+            outcome = plan.opening.early().open(0, stored.into(), &mut pieces);
+        }
         let mut out = Vec::new();
-        let outcome = plan.opening.push(&Bytes::from(stored), &mut out);
+        for piece in pieces {
+            outcome = plan.opening.push(piece, &mut out).and(outcome);
+        }
         prop_assert_eq!(outcome.unwrap_err(), NotAuthentic::Chunk);
         let served = out.concat();
         prop_assert_eq!(served.len(), at / 65_552 * 65_536);

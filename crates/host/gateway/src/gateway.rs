@@ -6,6 +6,7 @@ mod copies;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use envelope::Buffers;
 use http::header::HeaderMap;
 use http::{Method, StatusCode};
 use s3s::S3ErrorCode;
@@ -41,6 +42,7 @@ struct Inner {
     known: Known,
     journal: Journal,
     large: Mutex<Option<Large>>,
+    buffers: Buffers,
 }
 
 /// A large object has passed, to or from the bucket that the origin calls so.
@@ -64,6 +66,7 @@ impl Gateway {
                 known: Known::default(),
                 journal,
                 large: Mutex::default(),
+                buffers: Buffers::default(),
             }),
         }
     }
@@ -92,6 +95,11 @@ impl Gateway {
 
     pub(crate) fn journal(&self) -> &Journal {
         &self.inner.journal
+    }
+
+    /// Memory for plaintext.
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.inner.buffers
     }
 
     /// A large object passes, to or from the bucket that the origin calls so.

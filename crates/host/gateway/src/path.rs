@@ -25,6 +25,9 @@ const PER_READER: u64 = 128 << 10;
 const USUAL_PART: u64 = 8 << 20;
 /// Over a short path no more than this is asked for and not delivered.
 const SHORT_MEMORY: u64 = 96 << 20;
+/// Over a short path nothing more is asked for while so much waits for the client: what comes from a processor's cache costs less
+/// than what has to come from memory, and memory that was used before less than what the kernel has to find.
+const SHORT_WAITING: u64 = 4 << 20;
 /// The golden section's share of 2^64.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const LARGEST_PART: u64 = 64 << 20;
@@ -102,6 +105,8 @@ pub(crate) struct Plan {
     pub(crate) parallel: usize,
     /// Bytes that may be asked for and not delivered.
     pub(crate) memory: u64,
+    /// Nothing more is asked for while so many bytes, where that is bounded, are here and wait for the client.
+    pub(crate) waiting: Option<u64>,
 }
 
 // === impl PathMeter ===
@@ -238,6 +243,7 @@ impl Plan {
             part,
             first: plan.first.min(FIRST_RANGE),
             least: (held / all).clamp(SMALLEST_RANGE, part),
+            waiting: None,
             ..plan
         }
     }
@@ -277,6 +283,7 @@ impl Plan {
             least: SMALLEST_RANGE.min(part),
             parallel: usize::try_from(lanes).unwrap_or(usize::MAX),
             memory,
+            waiting: Some(SHORT_WAITING),
         }
     }
 }
@@ -340,6 +347,7 @@ mod tests {
         let (rtt, rate) = known(1, 1000);
         let near = Plan::ranges(rtt, rate, MEMORY, 64);
         assert_eq!((near.part, near.first), (USUAL_PART, USUAL_PART));
+        assert_eq!((near.waiting, back.waiting), (Some(SHORT_WAITING), None));
         let (rtt, _) = known(200, 1000);
         assert_eq!(Plan::ranges(rtt, None, 4 * MEMORY, 192).parallel, 48);
         assert_eq!(Plan::ranges(rtt, rate, 4 * MEMORY, 192).parallel, 192);

@@ -180,7 +180,7 @@ fn write(stored: &mut File, layout: &Layout, out: &mut impl Write) -> anyhow::Re
         let now = stored.take(left.min(1 << 20)).read_to_end(&mut piece)?;
         anyhow::ensure!(now > 0, "the file is shorter than it was");
         left -= now as u64;
-        plan.opening.push(&piece.into(), &mut plain)?;
+        plan.opening.push(piece, &mut plain)?;
         for bytes in plain.drain(..) {
             out.write_all(&bytes)?;
         }

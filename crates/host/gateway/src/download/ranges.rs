@@ -10,11 +10,12 @@ mod progress;
 
 use std::collections::VecDeque;
 use std::future::ready;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::stream::{self, StreamExt as _};
+use envelope::{Early, Opening, Piece};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use http::header::{HeaderMap, RANGE};
 use http::{Method, StatusCode};
 use hyper::body::Incoming;
@@ -62,6 +63,8 @@ struct Shared {
     last: u64,
     /// From a request to its answer.
     rtt: Duration,
+    /// What decrypts the object, if it is encrypted and as soon as that is known.
+    opening: OnceLock<Early>,
     state: Mutex<State>,
     /// Whenever a range has been begun, or a reader has come to its end.
     moved: Notify,
@@ -87,16 +90,19 @@ struct State {
 
 /// The deliverer's end of a range.
 struct Range {
-    pieces: UnboundedReceiver<Result<Bytes, Failed>>,
+    pieces: UnboundedReceiver<Result<Piece, Failed>>,
     progress: Arc<Mutex<Progress>>,
+    early: Arc<Mutex<Option<Early>>>,
 }
 
 /// The reader's end of a range.
 struct Task {
     first: u64,
     end: u64,
-    pieces: UnboundedSender<Result<Bytes, Failed>>,
+    pieces: UnboundedSender<Result<Piece, Failed>>,
     progress: Arc<Mutex<Progress>>,
+    /// Decrypts it, once the object's key is known. Locked until what comes out of it is on its way.
+    early: Arc<Mutex<Option<Early>>>,
 }
 
 /// Reads a range, and then others as long as there is room for them.
@@ -193,6 +199,7 @@ impl Delivery {
             reading,
             last,
             rtt: rtt.unwrap_or(UNKNOWN_RTT).max(LONG),
+            opening: OnceLock::new(),
             state: Mutex::new(State {
                 plan,
                 guessed: gateway.origin().path().rate().is_none(),
@@ -223,45 +230,35 @@ impl Delivery {
         1 + state.ranges.len() as u64 + rest.div_ceil(state.plan.part)
     }
 
+    /// Has chunks decrypted where and when they arrive, for this.
+    pub(crate) fn decrypt(&self, opening: &Opening) {
+        self.shared.opening.get_or_init(|| opening.early());
+    }
+
     pub(crate) fn into_pieces(self) -> Pieces {
-        Box::pin(stream::unfold(Some(self), |delivery| async move {
+        Box::pin(self.into_stream().map(|piece| piece.map(Piece::into_bytes)))
+    }
+
+    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<Piece, Failed>> + Send {
+        stream::unfold(Some(self), |delivery| async move {
             let mut delivery = delivery?;
             match delivery.next().await {
                 Ok(None) => None,
                 Ok(Some(piece)) => Some((Ok(piece), Some(delivery))),
                 Err(failed) => Some((Err(failed), None)),
             }
-        }))
+        })
     }
 
-    async fn next(&mut self) -> Result<Option<Bytes>, Failed> {
+    async fn next(&mut self) -> Result<Option<Piece>, Failed> {
         let asked = Instant::now();
         loop {
             self.hire();
-            if self.shared.state().delivered == self.front.progress().end {
-                let next = {
-                    let mut state = self.shared.state();
-                    let next = state.ranges.pop_front();
-                    if let Some(next) = &next {
-                        state.front = Arc::clone(&next.progress);
-                    }
-                    next
-                };
-                match next {
-                    Some(next) => self.front = next,
-                    None if self.shared.is_asked_for() => return Ok(None),
-                    // Others hold all leaves but that of a reader who is about to end, or to begin a range.
-                    None => tokio::select! {
-                        _ = self.readers.join_next() => {}
-                        () = self.shared.moved.notified() => {}
-                    },
-                }
-                continue;
-            }
+            let delivered = self.shared.state().delivered;
             // Only who waits for bytes looks for ways to have them sooner.
             let piece = tokio::select! {
                 biased;
-                piece = self.front.pieces.recv() => piece,
+                piece = self.front.next(delivered) => piece,
                 () = self.shared.moved.notified() => {
                     self.relieve();
                     continue;
@@ -272,13 +269,31 @@ impl Delivery {
                     continue;
                 }
             };
-            if asked.elapsed() > AT_ONCE {
-                self.shared.gateway.origin().path().waited();
+            if let Some(piece) = piece {
+                if asked.elapsed() > AT_ONCE {
+                    self.shared.gateway.origin().path().waited();
+                }
+                let piece = piece?;
+                self.shared.state().delivered += piece.stored();
+                return Ok(Some(piece));
             }
-            let piece = piece
-                .ok_or_else(|| Failed::internal("a range's reader ended before its range"))??;
-            self.shared.state().delivered += piece.len() as u64;
-            return Ok(Some(piece));
+            let next = {
+                let mut state = self.shared.state();
+                let next = state.ranges.pop_front();
+                if let Some(next) = &next {
+                    state.front = Arc::clone(&next.progress);
+                }
+                next
+            };
+            match next {
+                Some(next) => self.front = next,
+                None if self.shared.is_asked_for() => return Ok(None),
+                // Others hold all leaves but that of a reader who is about to end, or to begin a range.
+                None => tokio::select! {
+                    _ = self.readers.join_next() => {}
+                    () = self.shared.moved.notified() => {}
+                },
+            }
         }
     }
 
@@ -364,7 +379,7 @@ impl Shared {
         task: Task,
         answer: impl Future<Output = Result<Pieces, Failed>> + Send,
     ) {
-        let outcome = task.read(answer, self.rtt).await;
+        let outcome = task.read(answer, self.rtt, &self.opening).await;
         task.end(outcome);
         self.moved.notify_one();
     }
@@ -428,8 +443,13 @@ impl State {
         // short that together they no longer fill the path, the end would take longer.
         let fair = (left / plan.parallel as u64).max(plan.least);
         let end = self.next + length.min(fair).min(left);
-        let fits = end - self.delivered <= plan.memory;
-        (self.next < end && fits).then_some(end)
+        (self.next < end && self.has_room(end)).then_some(end)
+    }
+
+    /// Whether all below `end` may be asked for now.
+    fn has_room(&self, end: u64) -> bool {
+        let fits = end - self.delivered <= self.plan.memory;
+        fits && self.plan.waiting.is_none_or(|most| self.waiting() < most)
     }
 
     /// Whether the bytes that are `left` to be asked for are for others than a connection of this flight: near the end one that
@@ -449,11 +469,18 @@ impl State {
         all.filter(|range| range.at < range.end).count()
     }
 
+    /// Bytes that are here and wait for those of the range that is delivered now.
+    fn waiting(&self) -> u64 {
+        self.ranges
+            .iter()
+            .map(|range| range.progress().here())
+            .sum()
+    }
+
     /// The end of the range that is delivered now, where half of what memory holds waits for it already and it would take long yet:
     /// who asks for work helps there, before all others have to rest.
     fn take_over(&mut self, memory: u64, rtt: Duration) -> Option<Task> {
-        let waiting = self.ranges.iter().map(|range| range.progress().here());
-        if waiting.sum::<u64>() < memory / 2 {
+        if self.waiting() < memory / 2 {
             return None;
         }
         let usual = usual(self.rates.iter().copied())?;
@@ -491,13 +518,50 @@ impl Range {
     fn new(first: u64, end: u64) -> (Self, Task) {
         let (sender, pieces) = mpsc::unbounded_channel();
         let progress = Arc::new(Mutex::new(Progress::of(first, end)));
+        let early = Arc::default();
         let task = Task {
             first,
             end,
             pieces: sender,
             progress: Arc::clone(&progress),
+            early: Arc::clone(&early),
         };
-        (Self { pieces, progress }, task)
+        let range = Self {
+            pieces,
+            progress,
+            early,
+        };
+        (range, task)
+    }
+
+    /// The next piece, where all below the stored byte `delivered` has been delivered; `None` once that is the range's end. Nothing
+    /// is lost if it is dropped while it waits.
+    async fn next(&mut self, delivered: u64) -> Option<Result<Piece, Failed>> {
+        let progress = self.progress();
+        if progress.at == progress.end
+            && let Some(piece) = self.left_over()
+        {
+            return Some(Ok(piece));
+        }
+        if delivered == progress.end {
+            return None;
+        }
+        let piece = self.pieces.recv().await;
+        // It may have been cut meanwhile, where its reader had come to.
+        if piece.is_none() && delivered != self.progress().end {
+            let early = "a range's reader ended before its range";
+            return Some(Err(Failed::internal(early)));
+        }
+        piece
+    }
+
+    /// What its reader has of a chunk whose end others bring. All of the range has arrived, but where it was cut its reader need not
+    /// come by any more.
+    fn left_over(&self) -> Option<Piece> {
+        let mut early = locked(&self.early);
+        // What it has sent stands before that.
+        let early = early.as_mut().filter(|_| self.pieces.is_empty());
+        early.and_then(Early::give_up)
     }
 
     fn progress(&self) -> Progress {
@@ -513,7 +577,7 @@ impl Reader {
         let rtt = shared.rtt;
         loop {
             let asked = self.ask((task.first, task.end));
-            let outcome = task.read(asked, rtt).await;
+            let outcome = task.read(asked, rtt, &shared.opening).await;
             let (whole, flight) = {
                 let progress = *locked(&task.progress);
                 shared.state().remember(progress.mean());
@@ -574,8 +638,9 @@ impl Task {
         &self,
         answer: impl Future<Output = Result<Pieces, Failed>>,
         rtt: Duration,
+        opening: &OnceLock<Early>,
     ) -> Result<(), Failed> {
-        let reading = async { self.fill(answer.await?, rtt).await };
+        let reading = async { self.fill(answer.await?, rtt, opening).await };
         tokio::select! {
             biased;
             outcome = reading => outcome,
@@ -584,30 +649,68 @@ impl Task {
     }
 
     /// Passes on what belongs to the range; the rest of `pieces` is dropped, with its connection.
-    async fn fill(&self, mut pieces: Pieces, rtt: Duration) -> Result<(), Failed> {
+    async fn fill(
+        &self,
+        mut pieces: Pieces,
+        rtt: Duration,
+        opening: &OnceLock<Early>,
+    ) -> Result<(), Failed> {
         locked(&self.progress).answered(Instant::now());
         while let Some(piece) = pieces.next().await {
             let mut piece = piece?;
-            let over = {
+            let (at, over) = {
                 let mut progress = locked(&self.progress);
+                let at = progress.at;
                 // Others read from the end on, and an origin may give more than was asked for.
-                let most = usize::try_from(progress.end - progress.at).unwrap_or(usize::MAX);
+                let most = usize::try_from(progress.end - at).unwrap_or(usize::MAX);
                 piece.truncate(most);
                 progress.arrived(piece.len() as u64, Instant::now(), rtt);
-                progress.at == progress.end
+                (at, progress.at == progress.end)
             };
-            if self.pieces.send(Ok(piece)).is_err() || over {
+            let is_heard = self.send(at, piece, over, opening)?;
+            if over || !is_heard {
                 return Ok(());
             }
         }
         Err(Failed::unreachable("the origin ended a range early"))
     }
 
-    /// Tells the deliverer why there is no more.
+    /// Sends bytes that begin with the stored byte `at`, decrypted as far as they can be; whether anybody hears it.
+    fn send(
+        &self,
+        at: u64,
+        bytes: Bytes,
+        over: bool,
+        opening: &OnceLock<Early>,
+    ) -> Result<bool, Failed> {
+        let mut early = locked(&self.early);
+        if early.is_none() {
+            *early = opening.get().cloned();
+        }
+        let Some(early) = early.as_mut() else {
+            return Ok(self.pieces.send(Ok(bytes.into())).is_ok());
+        };
+        let mut pieces = Vec::new();
+        let outcome = early.open(at, bytes, &mut pieces);
+        if over {
+            pieces.extend(early.give_up());
+        }
+        let is_heard = pieces
+            .into_iter()
+            .all(|piece| self.pieces.send(Ok(piece)).is_ok());
+        outcome?;
+        Ok(is_heard)
+    }
+
+    /// Tells the deliverer why there is no more. Where the range was cut meanwhile, what is here may be all of it.
     fn end(&self, outcome: Result<(), Failed>) {
         if let Err(failed) = outcome {
+            let mut early = locked(&self.early);
+            let rest = early.as_mut().and_then(Early::give_up);
             // A reader that has gone needs no reason.
-            let _ = self.pieces.send(Err(failed));
+            for last in rest.map(Ok).into_iter().chain([Err(failed)]) {
+                let _ = self.pieces.send(last);
+            }
         }
     }
 }
@@ -653,6 +756,12 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use envelope::{CHUNK, DataKey, Layout, OVERHEAD, Sealing};
+    use proptest::prelude::*;
+
     use super::*;
 
     #[tokio::test]
@@ -661,9 +770,227 @@ mod tests {
         // Others have read it all.
         locked(&range.progress).end = 0;
         drop(range);
-        let reading = task.read(std::future::pending(), UNKNOWN_RTT);
+        let (nothing, opening) = (std::future::pending(), OnceLock::new());
+        let reading = task.read(nothing, UNKNOWN_RTT, &opening);
         let ended = tokio::time::timeout(Duration::from_mins(1), reading).await;
         ended.unwrap().unwrap();
+    }
+
+    /// An encrypted object of a few chunks: its plaintext, what is stored, and what opens it.
+    fn encrypted() -> (Vec<u8>, Bytes, Opening) {
+        let key = DataKey::new([7; 32]);
+        let plain: Vec<u8> = (0..5 * CHUNK + 9).map(|at| at.to_be_bytes()[6]).collect();
+        let (mut sealing, mut stored) = (Sealing::whole(&key), Vec::new());
+        sealing.push(&plain, &mut stored);
+        sealing.finish(&mut stored);
+        let stored = Bytes::from(stored.concat());
+        let layout = Layout::whole(key, stored.len() as u64, None).unwrap();
+        let opening = layout.plan(0, layout.plain() - 1).unwrap().opening;
+        (plain, stored, opening)
+    }
+
+    #[tokio::test]
+    async fn a_changed_chunk_is_found_by_its_reader_behind_what_is_authentic() {
+        let (_, stored, opening) = encrypted();
+        let mut changed = stored.to_vec();
+        changed[299_998] ^= 1;
+        let changed = Bytes::from(changed);
+        let (first, end) = (100_000, stored.len());
+        for is_known in [false, true] {
+            let early = OnceLock::new();
+            if is_known {
+                early.get_or_init(|| opening.early());
+            }
+            let (mut range, task) = Range::new(first as u64, end as u64);
+            let pieces = changed[first..]
+                .chunks(150_000)
+                .map(|piece| Ok(changed.slice_ref(piece)));
+            let pieces: Pieces = Box::pin(stream::iter(pieces.collect::<Vec<_>>()));
+            let outcome = task.read(ready(Ok(pieces)), UNKNOWN_RTT, &early).await;
+            assert_eq!(outcome.is_err(), is_known);
+            task.end(outcome);
+            let mut at = first as u64;
+            while let Some(Ok(piece)) = range.next(at).await {
+                at += piece.stored();
+            }
+            let found = 4 * (CHUNK + OVERHEAD);
+            assert_eq!(at, if is_known { found } else { end as u64 });
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_range_hears_that_it_was_cut_where_its_reader_had_come_to() {
+        let (_, stored, opening) = encrypted();
+        let known = Arc::new(OnceLock::new());
+        known.get_or_init(|| opening.early());
+        for rest in [0, 1000] {
+            let mut read = Read::begin(Range::new(0, stored.len() as u64), &known);
+            let chunk = CHUNK + OVERHEAD;
+            read.bytes(&stored, chunk + rest);
+            let context = &mut Context::from_waker(Waker::noop());
+            let first = std::pin::pin!(read.range.next(0)).poll(context);
+            assert!(matches!(first, Poll::Ready(Some(Ok(piece))) if piece.stored() == chunk));
+            let progress = Arc::clone(&read.range.progress);
+            let mut next = Box::pin(read.range.next(chunk));
+            assert!(next.as_mut().poll(context).is_pending());
+            cut_at(&progress, chunk + rest).unwrap();
+            read.origin.unwrap().send(Ok(stored.slice(..7))).unwrap();
+            assert!(read.reader.as_mut().poll(context).is_ready());
+            drop(read.reader);
+            let found = next.as_mut().poll(context);
+            drop(next);
+            match found {
+                Poll::Ready(None) => assert_eq!(rest, 0),
+                Poll::Ready(Some(Ok(piece))) => assert_eq!(piece.stored(), rest),
+                wrong => panic!("{wrong:?}"),
+            }
+            let end = std::pin::pin!(read.range.next(chunk + rest)).poll(context);
+            assert!(matches!(end, Poll::Ready(None)));
+        }
+    }
+
+    /// What may happen to a download.
+    #[derive(Clone, Copy, Debug)]
+    enum Happens {
+        /// The reader of this range gets so many bytes.
+        Bytes(usize, u64),
+        /// This range ends so far behind what has come of it, and another begins there.
+        Cut(usize, u64),
+        /// The connection of this range ends.
+        End(usize),
+        /// The client takes a piece.
+        Take,
+        /// It is known how the object is decrypted.
+        Known,
+    }
+
+    fn happens() -> impl Strategy<Value = Happens> {
+        prop_oneof![
+            6 => (0_usize..8, 1_u64..150_000).prop_map(|(range, bytes)| Happens::Bytes(range, bytes)),
+            2 => (0_usize..8, prop_oneof![Just(0), 0_u64..100_000]).prop_map(|(range, at)| Happens::Cut(range, at)),
+            1 => (0_usize..8).prop_map(Happens::End),
+            4 => Just(Happens::Take),
+            1 => Just(Happens::Known),
+        ]
+    }
+
+    /// A range, its reader, and who sends it bytes up to where it first ended.
+    struct Read {
+        range: Range,
+        reader: Pin<Box<dyn Future<Output = ()>>>,
+        origin: Option<UnboundedSender<Result<Bytes, Failed>>>,
+        sent: u64,
+        end: u64,
+    }
+
+    impl Read {
+        fn begin((range, task): (Range, Task), opening: &Arc<OnceLock<Early>>) -> Self {
+            let (origin, mut bytes) = mpsc::unbounded_channel();
+            let bytes: Pieces = Box::pin(stream::poll_fn(move |context| bytes.poll_recv(context)));
+            let opening = Arc::clone(opening);
+            let (sent, end) = (task.first, task.end);
+            let reader = Box::pin(async move {
+                let outcome = task.read(ready(Ok(bytes)), UNKNOWN_RTT, &opening).await;
+                task.end(outcome);
+            });
+            let origin = Some(origin);
+            Self {
+                range,
+                reader,
+                origin,
+                sent,
+                end,
+            }
+        }
+
+        fn bytes(&mut self, stored: &Bytes, count: u64) {
+            let to = (self.sent + count).min(self.end);
+            let at = |place: u64| usize::try_from(place).unwrap();
+            if let Some(origin) = self.origin.as_ref().filter(|_| self.sent < to) {
+                // A reader that has come to its end hears nothing.
+                let _ = origin.send(Ok(stored.slice(at(self.sent)..at(to))));
+            }
+            self.sent = to;
+            self.poll();
+        }
+
+        fn poll(&mut self) {
+            // As the runtime does, not once it has ended.
+            if !self.range.pieces.is_closed() {
+                let _ = self
+                    .reader
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn wherever_and_whenever_ranges_are_cut_the_plaintext_comes_in_order(
+            edges in proptest::collection::vec(1_u64..5 * CHUNK, 0..3),
+            story in proptest::collection::vec(happens(), 0..80),
+        ) {
+            let (plain, stored, mut opening) = encrypted();
+            let (known, early) = (Arc::new(OnceLock::new()), opening.early());
+            let mut edges = [&[0, stored.len() as u64][..], &edges].concat();
+            edges.sort_unstable();
+            edges.dedup();
+            let new = |first, end| Read::begin(Range::new(first, end), &known);
+            let mut reads: VecDeque<Read> = edges.windows(2).map(|two| new(two[0], two[1])).collect();
+            let (mut delivered, mut out) = (0, Vec::new());
+            let mut take = |reads: &mut VecDeque<Read>| {
+                let Some(front) = reads.front_mut() else { return };
+                let next = {
+                    let next = std::pin::pin!(front.range.next(delivered));
+                    next.poll(&mut Context::from_waker(Waker::noop()))
+                };
+                match next {
+                    Poll::Ready(Some(piece)) => {
+                        let piece = piece.unwrap();
+                        delivered += piece.stored();
+                        opening.push(piece, &mut out).unwrap();
+                    }
+                    Poll::Ready(None) => drop(reads.pop_front()),
+                    Poll::Pending => {}
+                }
+            };
+            for happens in story {
+                match happens {
+                    Happens::Take => take(&mut reads),
+                    Happens::Known => {
+                        known.get_or_init(|| early.clone());
+                    }
+                    Happens::Bytes(range, count) => {
+                        if let Some(read) = reads.get_mut(range) {
+                            read.bytes(&stored, count);
+                        }
+                    }
+                    Happens::Cut(range, behind) => {
+                        let progress = reads.get(range).map(|read| read.range.progress());
+                        if let Some(Progress { at, end, .. }) = progress.filter(|range| range.at < range.end) {
+                            let cut = at + behind % (end - at);
+                            prop_assert_eq!(cut_at(&reads[range].range.progress, cut), Some(end));
+                            reads.insert(range + 1, new(cut, end));
+                        }
+                    }
+                    // A download fails whose range is not whole.
+                    Happens::End(range) => {
+                        let whole = |read: &&mut Read| read.range.progress().at == read.range.progress().end;
+                        if let Some(read) = reads.get_mut(range).filter(whole) {
+                            read.origin = None;
+                            read.poll();
+                        }
+                    }
+                }
+            }
+            while !reads.is_empty() {
+                reads.iter_mut().for_each(|read| read.bytes(&stored, u64::MAX / 2));
+                take(&mut reads);
+            }
+            opening.finish().unwrap();
+            prop_assert!(out.concat() == plain);
+        }
     }
 
     #[test]
@@ -676,6 +1003,7 @@ mod tests {
             least: MIB,
             parallel: 4,
             memory: 64 * MIB,
+            waiting: None,
         };
         let (front, _task) = Range::new(0, MIB);
         let (ranges, _tasks): (VecDeque<_>, Vec<_>) = (1..4)
@@ -725,6 +1053,7 @@ mod tests {
             least: SMALLEST_RANGE,
             parallel,
             memory: 64 * FIRST_RANGE,
+            waiting: None,
         };
         let (front, _task) = Range::new(0, FIRST_RANGE);
         let mut state = State {
@@ -754,6 +1083,7 @@ mod tests {
             least: 1024 * KIB,
             parallel: 10,
             memory: 1 << 30,
+            waiting: None,
         };
         let long_before_the_end = 30 * plan.least;
         for (sure, grows, length) in [
@@ -783,6 +1113,7 @@ mod tests {
         Range {
             pieces,
             progress: Arc::clone(&range.progress),
+            early: Arc::clone(&range.early),
         }
     }
 
@@ -805,6 +1136,7 @@ mod tests {
                 least: MIB,
                 parallel: 5,
                 memory: 17 * MIB,
+                waiting: None,
             },
             guessed: false,
             front: Arc::clone(&front.progress),
@@ -822,6 +1154,11 @@ mod tests {
         slow.arrived(MIB / 16, then + 2 * rtt, rtt);
         *locked(&front.progress) = slow;
         assert!(state.take_over(17 * MIB, rtt).is_none(), "8 of 17 MiB wait");
+        for (waiting, room) in [(8 * MIB, false), (8 * MIB + 1, true)] {
+            state.plan.waiting = Some(waiting);
+            assert_eq!(state.has_room(17 * MIB), room);
+            assert!(!state.has_room(17 * MIB + 1));
+        }
         let task = state.take_over(16 * MIB, rtt).unwrap();
         assert_eq!(front.progress().end, task.first);
         assert!(

@@ -1,8 +1,8 @@
 //! Reading encrypted objects, from the first byte to the last or anywhere in between.
 
 use bytes::Bytes;
-use envelope::{CHUNK, Envelope, Footer, Kind, Layout, Manifest, Name, OVERHEAD, Opening};
-use futures_util::stream::{self, StreamExt as _};
+use envelope::{CHUNK, Envelope, Footer, Kind, Layout, Manifest, Name, OVERHEAD, Opening, Piece};
+use futures_util::stream::{self, Stream, StreamExt as _};
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RANGE};
 use http::{Method, Response, StatusCode};
 
@@ -86,9 +86,11 @@ impl Gateway {
             self.learn(&unpinned, head.status, &head.headers, Some(open.last + 1));
         }
         let span = (open.first, open.last);
-        let (parts, pieces) = self
+        let (delivery, at) = self
             .stored(&reading, &head.headers, sighted.body, span, plan, ahead)
             .await?;
+        let opening = open.opening.beginning_at(at).using(self.buffers());
+        delivery.decrypt(&opening);
         let length = if plain == 0 { 0 } else { last - first + 1 };
         head.status = StatusCode::OK;
         head.headers.remove(CONTENT_RANGE);
@@ -102,7 +104,8 @@ impl Gateway {
         head.headers
             .insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         for_client(&mut head.headers);
-        let pieces = authentic(pieces, open.opening).await?;
+        let parts = delivery.parts();
+        let pieces = authentic(delivery.into_stream(), opening).await?;
         let mut answer = Answer::stream(head, pieces, Some(length));
         answer.parts = parts;
         Ok(answer)
@@ -259,7 +262,8 @@ impl Gateway {
         Ok(response.into_body())
     }
 
-    /// Stored bytes from the first to the last of `span`, of which some may be here already.
+    /// Stored bytes from the first to the last of `span`, of which some may be here already; and the first of all that come, which
+    /// may stand before it.
     async fn stored(
         &self,
         reading: &Reading,
@@ -268,7 +272,7 @@ impl Gateway {
         span: (u64, u64),
         plan: Plan,
         ahead: Option<Ahead>,
-    ) -> Result<(u64, Pieces), Failed> {
+    ) -> Result<(Delivery, u64), Failed> {
         let (first, last) = span;
         let fits = here.filter(|(_, range)| (range.first..=range.last).contains(&first));
         let (body, range) = if let Some(fits) = fits {
@@ -281,15 +285,11 @@ impl Gateway {
                 .ok_or_else(|| Failed::unreachable("the object changed while it was read"))?;
             (opened.body, range)
         };
-        let before = first - range.first;
         let delivery = match ahead.filter(|ahead| ahead.fits(head, range, last)) {
             Some(ahead) => ahead.go_on(self, body),
             None => Delivery::begin(self, reading, head, body, range, last),
         };
-        Ok((
-            delivery.parts(),
-            without_first(delivery.into_pieces(), before),
-        ))
+        Ok((delivery, range.first))
     }
 }
 
@@ -334,12 +334,16 @@ fn resolved(wanted: Wanted, plain: u64) -> Option<(u64, u64)> {
 
 /// Plaintext of stored bytes. The first of it is waited for, so that what is wrong with a short object, or with
 /// the beginning of a long one, is still told as a status.
-async fn authentic(stored: Pieces, opening: Opening) -> Result<Pieces, Failed> {
+async fn authentic(
+    stored: impl Stream<Item = Result<Piece, Failed>> + Send + 'static,
+    opening: Opening,
+) -> Result<Pieces, Failed> {
+    let stored = Box::pin(stored);
     let opened = stream::unfold(Some((stored, opening)), |state| async move {
         let (mut stored, mut opening) = state?;
         let mut out = Vec::new();
         let rest = match stored.next().await {
-            Some(Ok(piece)) => match opening.push(&piece, &mut out) {
+            Some(Ok(piece)) => match opening.push(piece, &mut out) {
                 Ok(()) => {
                     let out = out.into_iter().map(Ok).collect();
                     return Some((out, Some((stored, opening))));
@@ -359,23 +363,4 @@ async fn authentic(stored: Pieces, opening: Opening) -> Result<Pieces, Failed> {
         Some(Err(failed)) => Err(failed),
         Some(Ok(first)) => Ok(Box::pin(stream::once(async { Ok(first) }).chain(plain))),
     }
-}
-
-/// `pieces` without their first `count` bytes.
-fn without_first(pieces: Pieces, count: u64) -> Pieces {
-    if count == 0 {
-        return pieces;
-    }
-    let mut left = count;
-    Box::pin(pieces.filter_map(move |piece| {
-        let piece = piece.map(|mut piece| {
-            let now = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
-            left -= now as u64;
-            piece.split_off(now)
-        });
-        std::future::ready(match piece {
-            Ok(piece) if piece.is_empty() => None,
-            piece => Some(piece),
-        })
-    }))
 }
