@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::chunk::SEALED_SIZE;
 
-/// So many are kept: 16 MiB, about what a client has not taken yet of a download over a short path.
+/// So many are kept: 32 MiB, more than a client mostly has not taken yet of a download over a short path.
 const KEPT: usize = 512;
 
 /// Memory for plaintext; clones share it. What was given back last is taken first: a processor may still have it at hand.

@@ -292,6 +292,19 @@ fn what_was_opened_for_one_place_is_not_taken_in_another() {
 }
 
 #[test]
+fn a_chunk_is_not_put_together_where_something_between_was_left_out() {
+    let key = DataKey::new([5; 32]);
+    let stored = Bytes::from(whole(&key, &content(2 * 65_536, 3)));
+    let layout = Layout::whole(key, stored.len() as u64, None).unwrap();
+    let mut early = layout.plan(0, layout.plain() - 1).unwrap().opening.early();
+    let mut out = Vec::new();
+    early.open(0, stored.slice(..100), &mut out).unwrap();
+    let beyond = early.open(101, stored.slice(101..), &mut out);
+    assert_eq!(beyond.unwrap_err(), NotAuthentic::Chunk);
+    assert!(out.is_empty());
+}
+
+#[test]
 fn what_stands_before_the_first_chunk_that_is_wanted_is_passed_over() {
     let key = DataKey::new([5; 32]);
     let plain = content(5 * 65_536, 3);

@@ -1,0 +1,427 @@
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use envelope::{CHUNK, DataKey, Layout, OVERHEAD, Sealing};
+use proptest::prelude::*;
+
+use super::*;
+
+#[tokio::test]
+async fn who_reads_what_has_been_delivered_ends() {
+    let (range, task) = Range::new(0, 10);
+    // Others have read it all.
+    locked(&range.progress).end = 0;
+    drop(range);
+    let (nothing, opening) = (std::future::pending(), OnceLock::new());
+    let reading = task.read(nothing, UNKNOWN_RTT, &opening);
+    let ended = tokio::time::timeout(Duration::from_mins(1), reading).await;
+    ended.unwrap().unwrap();
+}
+
+/// An encrypted object of a few chunks: its plaintext, what is stored, and what opens it.
+fn encrypted() -> (Vec<u8>, Bytes, Opening) {
+    let key = DataKey::new([7; 32]);
+    let plain: Vec<u8> = (0..5 * CHUNK + 9).map(|at| at.to_be_bytes()[6]).collect();
+    let (mut sealing, mut stored) = (Sealing::whole(&key), Vec::new());
+    sealing.push(&plain, &mut stored);
+    sealing.finish(&mut stored);
+    let stored = Bytes::from(stored.concat());
+    let layout = Layout::whole(key, stored.len() as u64, None).unwrap();
+    let opening = layout.plan(0, layout.plain() - 1).unwrap().opening;
+    (plain, stored, opening)
+}
+
+#[tokio::test]
+async fn a_changed_chunk_is_found_by_its_reader_behind_what_is_authentic() {
+    let (_, stored, opening) = encrypted();
+    let mut changed = stored.to_vec();
+    changed[299_998] ^= 1;
+    let changed = Bytes::from(changed);
+    let (first, end) = (100_000, stored.len());
+    for is_known in [false, true] {
+        let early = OnceLock::new();
+        if is_known {
+            early.get_or_init(|| opening.early());
+        }
+        let (mut range, task) = Range::new(first as u64, end as u64);
+        let pieces = changed[first..]
+            .chunks(150_000)
+            .map(|piece| Ok(changed.slice_ref(piece)));
+        let pieces: Pieces = Box::pin(stream::iter(pieces.collect::<Vec<_>>()));
+        let outcome = task.read(ready(Ok(pieces)), UNKNOWN_RTT, &early).await;
+        assert_eq!(outcome.is_err(), is_known);
+        task.end(outcome);
+        let mut at = first as u64;
+        while let Some(Ok(piece)) = range.next(at).await {
+            at += piece.stored();
+        }
+        let found = 4 * (CHUNK + OVERHEAD);
+        assert_eq!(at, if is_known { found } else { end as u64 });
+    }
+}
+
+#[test]
+fn who_waits_for_a_range_hears_that_it_was_cut_where_its_reader_had_come_to() {
+    let (_, stored, opening) = encrypted();
+    let known = Arc::new(OnceLock::new());
+    known.get_or_init(|| opening.early());
+    for rest in [0, 1000] {
+        let mut read = Read::begin(Range::new(0, stored.len() as u64), &known);
+        let chunk = CHUNK + OVERHEAD;
+        read.bytes(&stored, chunk + rest);
+        let context = &mut Context::from_waker(Waker::noop());
+        let first = std::pin::pin!(read.range.next(0)).poll(context);
+        assert!(matches!(first, Poll::Ready(Some(Ok(piece))) if piece.stored() == chunk));
+        let progress = Arc::clone(&read.range.progress);
+        let mut next = Box::pin(read.range.next(chunk));
+        assert!(next.as_mut().poll(context).is_pending());
+        cut_at(&progress, chunk + rest).unwrap();
+        read.origin.unwrap().send(Ok(stored.slice(..7))).unwrap();
+        assert!(read.reader.as_mut().poll(context).is_ready());
+        drop(read.reader);
+        let found = next.as_mut().poll(context);
+        drop(next);
+        match found {
+            Poll::Ready(None) => assert_eq!(rest, 0),
+            Poll::Ready(Some(Ok(piece))) => assert_eq!(piece.stored(), rest),
+            wrong @ (Poll::Ready(Some(Err(_))) | Poll::Pending) => panic!("{wrong:?}"),
+        }
+        let end = std::pin::pin!(read.range.next(chunk + rest)).poll(context);
+        assert!(matches!(end, Poll::Ready(None)));
+    }
+}
+
+/// What may happen to a download.
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    /// The reader of this range gets so many bytes.
+    Bytes(usize, u64),
+    /// This range ends so far behind what has come of it, and another begins there.
+    Cut(usize, u64),
+    /// The connection of this range ends.
+    End(usize),
+    /// The client takes a piece.
+    Take,
+    /// It is known how the object is decrypted.
+    Known,
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        6 => (0_usize..8, 1_u64..150_000).prop_map(|(range, bytes)| Happens::Bytes(range, bytes)),
+        2 => (0_usize..8, prop_oneof![Just(0), 0_u64..100_000]).prop_map(|(range, at)| Happens::Cut(range, at)),
+        1 => (0_usize..8).prop_map(Happens::End),
+        4 => Just(Happens::Take),
+        1 => Just(Happens::Known),
+    ]
+}
+
+/// A range, its reader, and who sends it bytes up to where it first ended.
+struct Read {
+    range: Range,
+    reader: Pin<Box<dyn Future<Output = ()>>>,
+    origin: Option<UnboundedSender<Result<Bytes, Failed>>>,
+    sent: u64,
+    end: u64,
+}
+
+impl Read {
+    fn begin((range, task): (Range, Task), opening: &Arc<OnceLock<Early>>) -> Self {
+        let (origin, mut bytes) = mpsc::unbounded_channel();
+        let bytes: Pieces = Box::pin(stream::poll_fn(move |context| bytes.poll_recv(context)));
+        let opening = Arc::clone(opening);
+        let (sent, end) = (task.first, task.end);
+        let reader = Box::pin(async move {
+            let outcome = task.read(ready(Ok(bytes)), UNKNOWN_RTT, &opening).await;
+            task.end(outcome);
+        });
+        let origin = Some(origin);
+        Self {
+            range,
+            reader,
+            origin,
+            sent,
+            end,
+        }
+    }
+
+    fn bytes(&mut self, stored: &Bytes, count: u64) {
+        let to = (self.sent + count).min(self.end);
+        let at = |place: u64| usize::try_from(place).unwrap();
+        if let Some(origin) = self.origin.as_ref().filter(|_| self.sent < to) {
+            // A reader that has come to its end hears nothing.
+            let _ = origin.send(Ok(stored.slice(at(self.sent)..at(to))));
+        }
+        self.sent = to;
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        // As the runtime does, not once it has ended.
+        if !self.range.pieces.is_closed() {
+            let _ = self
+                .reader
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn wherever_and_whenever_ranges_are_cut_the_plaintext_comes_in_order(
+        edges in proptest::collection::vec(1_u64..5 * CHUNK, 0..3),
+        story in proptest::collection::vec(happens(), 0..80),
+    ) {
+        let (plain, stored, mut opening) = encrypted();
+        let (known, early) = (Arc::new(OnceLock::new()), opening.early());
+        let mut edges = [&[0, stored.len() as u64][..], &edges].concat();
+        edges.sort_unstable();
+        edges.dedup();
+        let new = |first, end| Read::begin(Range::new(first, end), &known);
+        let mut reads: VecDeque<Read> = edges.windows(2).map(|two| new(two[0], two[1])).collect();
+        let (mut delivered, mut out) = (0, Vec::new());
+        let mut take = |reads: &mut VecDeque<Read>| {
+            let Some(front) = reads.front_mut() else { return };
+            let next = {
+                let next = std::pin::pin!(front.range.next(delivered));
+                next.poll(&mut Context::from_waker(Waker::noop()))
+            };
+            match next {
+                Poll::Ready(Some(piece)) => {
+                    let piece = piece.unwrap();
+                    delivered += piece.stored();
+                    opening.push(piece, &mut out).unwrap();
+                }
+                Poll::Ready(None) => drop(reads.pop_front()),
+                Poll::Pending => {}
+            }
+        };
+        for happens in story {
+            match happens {
+                Happens::Take => take(&mut reads),
+                Happens::Known => {
+                    known.get_or_init(|| early.clone());
+                }
+                Happens::Bytes(range, count) => {
+                    if let Some(read) = reads.get_mut(range) {
+                        read.bytes(&stored, count);
+                    }
+                }
+                Happens::Cut(range, behind) => {
+                    let progress = reads.get(range).map(|read| read.range.progress());
+                    if let Some(Progress { at, end, .. }) = progress.filter(|range| range.at < range.end) {
+                        let cut = at + behind % (end - at);
+                        prop_assert_eq!(cut_at(&reads[range].range.progress, cut), Some(end));
+                        reads.insert(range + 1, new(cut, end));
+                    }
+                }
+                // A download fails whose range is not whole.
+                Happens::End(range) => {
+                    let whole = |read: &&mut Read| read.range.progress().at == read.range.progress().end;
+                    if let Some(read) = reads.get_mut(range).filter(whole) {
+                        read.origin = None;
+                        read.poll();
+                    }
+                }
+            }
+        }
+        while !reads.is_empty() {
+            for read in &mut reads {
+                read.bytes(&stored, u64::MAX / 2);
+            }
+            take(&mut reads);
+        }
+        opening.finish().unwrap();
+        prop_assert!(out.concat() == plain);
+    }
+}
+
+#[test]
+fn near_the_end_who_brings_little_leaves_the_rest_to_many_others() {
+    const MIB: u64 = 1 << 20;
+    let plan = Plan {
+        part: MIB,
+        spread: 0,
+        first: MIB,
+        least: MIB,
+        parallel: 4,
+        memory: 64 * MIB,
+        waiting: None,
+    };
+    let (front, _task) = Range::new(0, MIB);
+    let (ranges, _tasks): (VecDeque<_>, Vec<_>) = (1..4)
+        .map(|number| Range::new(number * MIB, (number + 1) * MIB))
+        .unzip();
+    let state = |under_way: usize, rates: usize| {
+        for (number, range) in (0..).zip(std::iter::once(&front).chain(&ranges)) {
+            let mut progress = locked(&range.progress);
+            let end = progress.end;
+            progress.at = if number < under_way { end - 1 } else { end };
+        }
+        State {
+            plan,
+            guessed: false,
+            front: Arc::clone(&front.progress),
+            ranges: VecDeque::new(),
+            next: 4 * MIB,
+            delivered: 0,
+            begun: 4,
+            rates: vec![1e6; rates].into(),
+        }
+    };
+    let with = |under_way, rates, left, flight| {
+        let mut state = state(under_way, rates);
+        state.ranges = ranges.iter().map(share).collect();
+        state.is_for_others(left, flight)
+    };
+    let near = 4 * 4 * MIB - 1;
+    let of = |sure| Some(Flight { sure, grows: false });
+    for little in [None, of(MIB / 2 - 1)] {
+        assert!(with(3, RATES, near, little));
+        // Long before the end, or at the beginning of it all, it may still grow.
+        assert!(!with(3, RATES, near + 1, little));
+        assert!(!with(3, RATES - 1, near, little));
+        // Nobody else might come.
+        assert!(!with(2, RATES, near, little));
+    }
+    assert!(!with(3, RATES, near, of(MIB / 2)));
+}
+
+#[test]
+fn a_download_over_an_unknown_path_is_planned_anew_once() {
+    let plan = |parallel| Plan {
+        part: FIRST_RANGE,
+        spread: 0,
+        first: FIRST_RANGE,
+        least: SMALLEST_RANGE,
+        parallel,
+        memory: 64 * FIRST_RANGE,
+        waiting: None,
+    };
+    let (front, _task) = Range::new(0, FIRST_RANGE);
+    let mut state = State {
+        plan: plan(48),
+        guessed: true,
+        front: Arc::clone(&front.progress),
+        ranges: VecDeque::new(),
+        next: FIRST_RANGE,
+        delivered: 0,
+        begun: 1,
+        rates: VecDeque::new(),
+    };
+    let shown = Some(Rate::mbit_per_s(1000));
+    for (rate, asked_for, followed) in [(None, 7, 48), (shown, 190, 190), (shown, 7, 190)] {
+        state.learn(rate, || plan(asked_for));
+        assert_eq!(state.plan.parallel, followed);
+    }
+}
+
+#[test]
+fn ranges_are_of_whole_windows_that_are_let_grow() {
+    const KIB: u64 = 1 << 10;
+    let plan = Plan {
+        part: 2048 * KIB,
+        spread: 0,
+        first: 1024 * KIB,
+        least: 1024 * KIB,
+        parallel: 10,
+        memory: 1 << 30,
+        waiting: None,
+    };
+    let long_before_the_end = 30 * plan.least;
+    for (sure, grows, length) in [
+        // At least a byte is sure.
+        (0, false, SMALLEST_RANGE),
+        (100 * KIB, false, 300 * KIB),
+        (100 * KIB, true, 600 * KIB),
+        (700 * KIB, false, 2100 * KIB),
+        (1100 * KIB, false, 3300 * KIB),
+        (600 * KIB, true, plan.part),
+        (5000 * KIB, false, plan.part),
+    ] {
+        let flight = Flight { sure, grows };
+        assert_eq!(
+            next_length(flight, plan, long_before_the_end),
+            length,
+            "{flight:?}"
+        );
+        let near = next_length(flight, plan, 2 * 10 * plan.least - 1);
+        assert_eq!(near, sure.clamp(1, plan.part), "{flight:?}");
+    }
+}
+
+/// Another's view of a range.
+fn share(range: &Range) -> Range {
+    let (_, pieces) = mpsc::unbounded_channel();
+    Range {
+        pieces,
+        progress: Arc::clone(&range.progress),
+        early: Arc::clone(&range.early),
+    }
+}
+
+#[test]
+fn who_asks_for_work_helps_where_half_of_the_memory_waits() {
+    const MIB: u64 = 1 << 20;
+    let rtt = Duration::from_millis(200);
+    let (front, _task) = Range::new(0, 4 * MIB);
+    let mut ranges = VecDeque::new();
+    for number in 1..=4 {
+        let (range, _task) = Range::new(4 * number * MIB, 4 * (number + 1) * MIB);
+        locked(&range.progress).at += 2 * MIB;
+        ranges.push_back(range);
+    }
+    let mut state = State {
+        plan: Plan {
+            part: 4 * MIB,
+            spread: 0,
+            first: MIB,
+            least: MIB,
+            parallel: 5,
+            memory: 17 * MIB,
+            waiting: None,
+        },
+        guessed: false,
+        front: Arc::clone(&front.progress),
+        ranges,
+        next: 20 * MIB,
+        delivered: 0,
+        begun: 4,
+        rates: [2e6, 2e6].into(),
+    };
+    // An eighth of a MiB in the last two round trips: it will not be there soon.
+    let then = Instant::now().checked_sub(2 * rtt).unwrap();
+    let mut slow = Progress::of(0, 4 * MIB);
+    slow.answered(then);
+    slow.arrived(MIB / 16, then + rtt, rtt);
+    slow.arrived(MIB / 16, then + 2 * rtt, rtt);
+    *locked(&front.progress) = slow;
+    assert!(state.take_over(17 * MIB, rtt).is_none(), "8 of 17 MiB wait");
+    for (waiting, room) in [(8 * MIB, false), (8 * MIB + 1, true)] {
+        state.plan.waiting = Some(waiting);
+        assert_eq!(state.has_room(17 * MIB), room);
+        assert!(!state.has_room(17 * MIB + 1));
+    }
+    let task = state.take_over(16 * MIB, rtt).unwrap();
+    assert_eq!(front.progress().end, task.first);
+    assert!(
+        task.first > MIB / 8 && task.end == 4 * MIB,
+        "{}",
+        task.first
+    );
+    let behind: Vec<u64> = state
+        .ranges
+        .iter()
+        .map(|range| range.progress().at / MIB)
+        .collect();
+    assert_eq!(behind[1..], [6, 10, 14, 18]);
+    assert_eq!(state.ranges.len(), 5);
+    // Others help as well, until what is left to it is here soon.
+    let mut end = task.first;
+    while let Some(task) = state.take_over(16 * MIB, rtt) {
+        assert!(task.first < task.end && task.end == end);
+        end = task.first;
+    }
+    assert!(front.progress().at <= end && front.progress().end == end);
+}
