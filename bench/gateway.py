@@ -59,6 +59,7 @@ bytes = "1 MiB"
 [experiment]
 runs = 1
 block = 1
+capture = "none"
 """
 WAYS = {
     "pool": """
@@ -129,7 +130,7 @@ def get(endpoint, key, file, within=(), compare=True):
     url = f"http://{endpoint}/lab/{key}"
     if not compare:
         return curl(url, within=within, into=subprocess.DEVNULL)
-    with subprocess.Popen(["cmp", "--silent", "-", file], stdin=subprocess.PIPE) as same:
+    with subprocess.Popen(["cmp", "--silent", "-", file], stdin=subprocess.PIPE, pipesize=MIB) as same:
         seconds = curl(url, within=within, into=same.stdin)
     if same.returncode:
         raise Failure(f"{key} is not what was put")
