@@ -253,9 +253,19 @@ impl Plan {
         flight.is_none_or(|flight| flight.sure < self.least / 2)
     }
 
+    /// Whether the path is long: nothing bounds what waits then but memory.
+    pub(crate) fn is_long(&self) -> bool {
+        self.waiting.is_none()
+    }
+
+    /// Bytes that all connections have in flight when together they just fill the path.
+    pub(crate) fn held(&self) -> u64 {
+        self.least * self.parallel as u64
+    }
+
     /// Round trips in which the path carries so many bytes.
     pub(crate) fn round_trips(&self, bytes: u64) -> u64 {
-        bytes / (self.least * self.parallel as u64)
+        bytes / self.held()
     }
 
     /// Bytes of the part of this number: the parts under way must not all come to their end, and wait for their answers, at the

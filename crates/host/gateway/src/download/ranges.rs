@@ -2,9 +2,10 @@
 //!
 //! Readers, at most [`Plan::parallel`] of them and each with a connection of its own, read one range after the other, so that
 //! no connection rests while there is something to ask for. Bytes are delivered in order and memory is bounded, so all wait
-//! for a connection that is slow. That is why a range is only as long as its connection needs for three windows, and why one
-//! that stands still or crawls is relieved while the client waits: the end of its range is read by a request of its own. The
-//! relieved connection is closed where its new end is reached, because its rest is on the way already.
+//! for a connection that is slow. That is why a range is only as long as its connection needs for three windows, for one or two
+//! where as much as the path holds waits already, and why one that stands still or crawls is relieved while the client waits: the
+//! end of its range is read by a request of its own. The relieved connection is closed where its new end is reached, because its
+//! rest is on the way already.
 
 mod progress;
 #[cfg(test)]
@@ -43,6 +44,8 @@ const RATES: usize = 32;
 /// A range is at most as long as what its connection brings in so many round trips: one that is slow must not have much for
 /// which others could wait.
 const MOST_WINDOWS: u64 = 3;
+/// What a connection that has yet to open its window brings in its first round trip: ten packets (RFC 6928, section 2).
+const FIRST_WINDOW: u64 = 14_000;
 /// So many round trips a connection takes for a range from ten packets on.
 const ROUND_TRIPS_BEFORE_THE_END: u64 = 4;
 /// Where no answer has told the round-trip time.
@@ -439,7 +442,7 @@ impl State {
         }
         let length = flight.map_or_else(
             || self.first_length(),
-            |flight| next_length(flight, plan, left),
+            |flight| next_length(flight, plan, left, self.waits_much()),
         );
         // The last ones are the shorter the less is left: who comes to the end early must not wait for who has just begun. But so
         // short that together they no longer fill the path, the end would take longer.
@@ -479,6 +482,11 @@ impl State {
             .sum()
     }
 
+    /// Whether as much as the path holds is here and waits: the path is full, and more windows at a time only make more wait.
+    fn waits_much(&self) -> bool {
+        self.plan.is_long() && self.waiting() >= self.plan.held()
+    }
+
     /// The end of the range that is delivered now, where half of what memory holds waits for it already and it would take long yet:
     /// who asks for work helps there, before all others have to rest.
     fn take_over(&mut self, memory: u64, rtt: Duration) -> Option<Task> {
@@ -496,10 +504,14 @@ impl State {
 
     /// From 1.25 to 3 times a connection's share of the path, the later the longer: slow start brings about twice a window until it
     /// has opened it, and those who begin together must not all rest for a round trip at the same time, nor before their windows
-    /// fill the path. The slowest of them must not have much.
+    /// fill the path. The slowest of them must not have much. Who begins when all others have, in the place of one that was
+    /// relieved, has its first window only: all would wait for it.
     fn first_length(&self) -> u64 {
         let plan = self.plan;
         let all = plan.parallel as u64;
+        if plan.is_long() && self.begun >= all {
+            return FIRST_WINDOW;
+        }
         let quarter = plan.part / 4;
         let length = 5 * quarter + 7 * quarter * (self.begun % all) / all;
         let most = (2 * FIRST_RANGE).min(plan.memory / 2 / all);
@@ -719,8 +731,9 @@ impl Task {
 
 /// Bytes that a connection of this flight should be asked for next, of so many that are `left`. Whole windows, since what is a
 /// little longer takes one more round trip in which little moves. One that is not filled does not grow: more than half of what it
-/// should be is asked for more. Near the end nobody should be left that takes a round trip more than the others.
-fn next_length(flight: Flight, plan: Plan, left: u64) -> u64 {
+/// should be is asked for more. Near the end, and where much waits for the client, nobody should be left that takes a round trip
+/// more than the others.
+fn next_length(flight: Flight, plan: Plan, left: u64, waits_much: bool) -> u64 {
     if plan.round_trips(left) < 2 {
         return flight.sure.clamp(1, plan.part);
     }
@@ -728,6 +741,11 @@ fn next_length(flight: Flight, plan: Plan, left: u64) -> u64 {
     let window = flight.sure.max(1) * if flight.grows { 2 } else { 1 };
     if window >= plan.part {
         return plan.part;
+    }
+    if waits_much {
+        // Windows of this size fill the path, or have to grow for it.
+        let windows = if window < plan.least { 2 } else { 1 };
+        return (windows * window).max(FIRST_WINDOW).min(plan.part);
     }
     if !flight.grows {
         // One window and a bit of the next would take two round trips. Their windows bound what all of these have in flight, to

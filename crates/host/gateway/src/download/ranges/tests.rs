@@ -342,13 +342,92 @@ fn ranges_are_of_whole_windows_that_are_let_grow() {
     ] {
         let flight = Flight { sure, grows };
         assert_eq!(
-            next_length(flight, plan, long_before_the_end),
+            next_length(flight, plan, long_before_the_end, false),
             length,
             "{flight:?}"
         );
-        let near = next_length(flight, plan, 2 * 10 * plan.least - 1);
+        let near = next_length(flight, plan, 2 * 10 * plan.least - 1, false);
         assert_eq!(near, sure.clamp(1, plan.part), "{flight:?}");
     }
+    // Where much waits, nobody takes two round trips more than who has all in one.
+    for (sure, grows, length) in [
+        (0, false, FIRST_WINDOW),
+        (100 * KIB, false, 200 * KIB),
+        (100 * KIB, true, 400 * KIB),
+        (511 * KIB, true, 1022 * KIB * 2),
+        (512 * KIB, true, 1024 * KIB),
+        (1023 * KIB, false, 2046 * KIB),
+        (1024 * KIB, false, 1024 * KIB),
+        (5000 * KIB, false, plan.part),
+    ] {
+        let flight = Flight { sure, grows };
+        let length_of = next_length(flight, plan, long_before_the_end, true);
+        assert_eq!(length_of, length, "{flight:?}");
+    }
+}
+
+#[test]
+fn who_begins_when_all_others_have_is_asked_for_its_first_window() {
+    const MIB: u64 = 1 << 20;
+    let (front, _task) = Range::new(0, MIB);
+    let mut state = State {
+        plan: Plan {
+            part: 2 * MIB,
+            spread: 0,
+            first: MIB,
+            least: MIB,
+            parallel: 4,
+            memory: 64 * MIB,
+            waiting: None,
+        },
+        guessed: false,
+        front: Arc::clone(&front.progress),
+        ranges: VecDeque::new(),
+        next: MIB,
+        delivered: 0,
+        begun: 0,
+        rates: VecDeque::new(),
+    };
+    for begun in 0..4 {
+        state.begun = begun;
+        assert!(state.first_length() >= 2 * MIB, "{begun}");
+    }
+    state.begun = 4;
+    assert_eq!(state.first_length(), FIRST_WINDOW);
+    // Over a short path a request costs more than what waits.
+    state.plan.waiting = Some(MIB);
+    assert!(state.first_length() >= 2 * MIB);
+}
+
+#[test]
+fn much_waits_where_it_is_as_much_as_a_long_path_holds() {
+    const MIB: u64 = 1 << 20;
+    let (front, _task) = Range::new(0, MIB);
+    let (behind, _task) = Range::new(MIB, 5 * MIB);
+    let mut state = State {
+        plan: Plan {
+            part: MIB,
+            spread: 0,
+            first: MIB,
+            least: MIB,
+            parallel: 3,
+            memory: 64 * MIB,
+            waiting: None,
+        },
+        guessed: false,
+        front: Arc::clone(&front.progress),
+        ranges: [share(&behind)].into(),
+        next: 5 * MIB,
+        delivered: 0,
+        begun: 4,
+        rates: VecDeque::new(),
+    };
+    locked(&behind.progress).at = 4 * MIB - 1;
+    assert!(!state.waits_much());
+    locked(&behind.progress).at = 4 * MIB;
+    assert!(state.waits_much());
+    state.plan.waiting = Some(MIB);
+    assert!(!state.waits_much());
 }
 
 /// Another's view of a range.
