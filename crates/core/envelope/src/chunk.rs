@@ -1,9 +1,9 @@
 //! One chunk: the unit that is read, checked and served.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroizing;
 
 use crate::NotAuthentic;
+use crate::cipher::Cipher;
 
 /// Plaintext bytes of every chunk but the last.
 pub const CHUNK: u64 = 64 << 10;
@@ -20,7 +20,7 @@ pub(crate) const SEALED_SIZE: usize = CHUNK_SIZE + TAG;
 pub(crate) const TAG: usize = 16;
 
 /// Encrypts and decrypts the chunks of one sequence, and of no other: no key serves two.
-pub(crate) struct ChunkKey(LessSafeKey);
+pub(crate) struct ChunkKey(Cipher);
 
 /// Stored bytes of `plain` bytes of plaintext; at least one chunk, so that an empty object is authentic too.
 #[must_use]
@@ -57,16 +57,13 @@ impl std::fmt::Debug for ChunkKey {
 
 impl ChunkKey {
     pub(crate) fn new(key: &Zeroizing<[u8; 32]>) -> Self {
-        let key = UnboundKey::new(&AES_256_GCM, &key[..]).expect("AES-256 takes 32 bytes");
-        Self(LessSafeKey::new(key))
+        Self(Cipher::new(key))
     }
 
     /// Encrypts in place and appends the tag.
     pub(crate) fn seal(&self, index: u64, last: bool, bytes: &mut Vec<u8>) {
         let nonce = nonce(index, last).expect("no object has 2^32 chunks");
-        self.0
-            .seal_in_place_append_tag(nonce, Aad::empty(), bytes)
-            .expect("chunks are far below what GCM takes");
+        self.0.seal(nonce, bytes);
     }
 
     /// Decrypts in place; the plaintext is what stands before the tag.
@@ -77,10 +74,7 @@ impl ChunkKey {
         bytes: &mut [u8],
     ) -> Result<(), NotAuthentic> {
         let nonce = nonce(index, last).ok_or(NotAuthentic::Chunk)?;
-        self.0
-            .open_in_place(nonce, Aad::empty(), bytes)
-            .map_err(|_| NotAuthentic::Chunk)?;
-        Ok(())
+        self.0.open(nonce, bytes)
     }
 
     /// Decrypts into `plain`, which may be longer.
@@ -96,19 +90,17 @@ impl ChunkKey {
             .split_last_chunk::<TAG>()
             .ok_or(NotAuthentic::Chunk)?;
         let plain = plain.get_mut(..sealed.len()).ok_or(NotAuthentic::Chunk)?;
-        self.0
-            .open_separate_gather(nonce, Aad::empty(), sealed, tag, plain)
-            .map_err(|_| NotAuthentic::Chunk)
+        self.0.open_copy(nonce, sealed, tag, plain)
     }
 }
 
 /// Seven zeros, the number of the chunk, and whether it is the last. The key is new for each sequence, so the
 /// prefix that STREAM has there need not be random.
-fn nonce(index: u64, last: bool) -> Option<Nonce> {
+fn nonce(index: u64, last: bool) -> Option<[u8; 12]> {
     let mut bytes = [0; 12];
     bytes[7..11].copy_from_slice(&u32::try_from(index).ok()?.to_be_bytes());
     bytes[11] = u8::from(last);
-    Some(Nonce::assume_unique_for_key(bytes))
+    Some(bytes)
 }
 
 #[cfg(test)]

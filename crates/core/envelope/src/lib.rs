@@ -14,6 +14,7 @@
 
 mod buffers;
 mod chunk;
+mod cipher;
 mod envelope;
 pub mod fuzz;
 mod key;
