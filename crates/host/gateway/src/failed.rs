@@ -19,6 +19,7 @@ pub(crate) struct Failed {
     status: Option<StatusCode>,
     /// Elements that say more, where the answer is written here.
     more: Vec<(&'static str, String)>,
+    may_pass: bool,
 }
 
 // === impl Failed ===
@@ -30,6 +31,7 @@ impl Failed {
             message: message.into(),
             status: None,
             more: Vec::new(),
+            may_pass: false,
         }
     }
 
@@ -51,6 +53,14 @@ impl Failed {
     /// The origin cannot be reached, or stopped in the middle: the client may try again.
     pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self::new(S3ErrorCode::ServiceUnavailable, message)
+    }
+
+    /// The same, of which a connection or a moment may be the cause.
+    pub(crate) fn cut_off(message: impl Into<String>) -> Self {
+        Self {
+            may_pass: true,
+            ..Self::unreachable(message)
+        }
     }
 
     /// What the origin keeps is not what this gateway wrote.
@@ -90,6 +100,11 @@ impl Failed {
             next = error.source();
         }
         None
+    }
+
+    /// Whether the same may go well over another connection, or a little later.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.may_pass
     }
 
     /// S3's name of it.
@@ -139,6 +154,7 @@ impl From<S3Error> for Failed {
             message: error.message().unwrap_or_default().to_owned(),
             status: error.status_code(),
             more: Vec::new(),
+            may_pass: false,
         }
     }
 }

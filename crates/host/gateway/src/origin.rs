@@ -222,9 +222,7 @@ impl Origin {
                     let piece = match frame {
                         Err(_) => Err(Failed::unreachable("the origin stopped in the middle")),
                         Ok(None) => return None,
-                        Ok(Some(Err(_))) => {
-                            Err(Failed::unreachable("the origin ended in the middle"))
-                        }
+                        Ok(Some(Err(_))) => Err(Failed::cut_off("the origin ended in the middle")),
                         Ok(Some(Ok(frame))) => match frame.into_data() {
                             Ok(piece) => Ok(piece),
                             // Trailers.
@@ -347,9 +345,8 @@ impl From<OriginError> for Failed {
             OriginError::Send(_)
             | OriginError::Connect(_)
             | OriginError::Exchange(_)
-            | OriginError::Read(_)
-            | OriginError::TooLong
-            | OriginError::Stalled(_) => Self::unreachable(error.to_string()),
+            | OriginError::Read(_) => Self::cut_off(error.to_string()),
+            OriginError::TooLong | OriginError::Stalled(_) => Self::unreachable(error.to_string()),
         }
     }
 }

@@ -20,12 +20,15 @@ const MIB: u64 = 1 << 20;
 struct Load {
     now: AtomicUsize,
     most: AtomicUsize,
+    /// All that ever began.
+    all: AtomicUsize,
 }
 
 impl Load {
     /// Bytes of a request on a connection that is `busy` with one, or was not.
     fn asked(&self, busy: &AtomicBool) {
         if !busy.swap(true, Ordering::SeqCst) {
+            self.all.fetch_add(1, Ordering::SeqCst);
             let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
             self.most.fetch_max(now, Ordering::SeqCst);
         }
@@ -133,13 +136,15 @@ async fn memory_of_a_request_is_bounded_however_slow_clients_and_store_are() {
     const REQUESTS: u64 = 4;
     const EACH: u64 = 80 * MIB;
     let origin = TestOrigin::start().await;
-    let way = way_to(origin.address, Arc::default()).await;
+    let load = Arc::new(Load::default());
+    let way = way_to(origin.address, Arc::clone(&load)).await;
     let (gateway, _folder) = gateway(&origin, way, r#"request-memory = "16 MiB""#);
     at_once(1, |number| one(&gateway, Verb::Put, MIB, number)).await;
     let before = peak(&gateway);
     // The store is slower than the clients.
     at_once(REQUESTS, |number| one(&gateway, Verb::Put, EACH, number)).await;
     let put = peak(&gateway) - before;
+    load.all.store(0, Ordering::SeqCst);
     // The clients are slower than the store: they stop while it could send everything.
     at_once(REQUESTS, |number| Series {
         read_pause: Some(ReadPause {
@@ -156,6 +161,10 @@ async fn memory_of_a_request_is_bounded_however_slow_clients_and_store_are() {
         put < bound && both < bound,
         "{put} and {both} of {bound} bytes"
     );
+    // Ranges must not get the shorter the longer they wait.
+    let requests = load.all.load(Ordering::SeqCst) as u64;
+    let most = REQUESTS * 40 * MIB / (32 << 10);
+    assert!(requests < most, "{requests} of {most}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,6 +48,9 @@ const MOST_WINDOWS: u64 = 3;
 const FIRST_WINDOW: u64 = 14_000;
 /// So many round trips a connection takes for a range from ten packets on.
 const ROUND_TRIPS_BEFORE_THE_END: u64 = 4;
+/// Where a connection breaks, what has not arrived of its range is asked for again, over another: so often, and so many round
+/// trips later. The first time at once: that one has broken tells nothing about others.
+const AGAIN: [u32; 4] = [0, 1, 2, 4];
 /// Where no answer has told the round-trip time.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 
@@ -69,7 +72,7 @@ struct Shared {
     /// From a request to its answer.
     rtt: Duration,
     /// What decrypts the object, if it is encrypted and as soon as that is known.
-    opening: OnceLock<Early>,
+    early: OnceLock<Early>,
     state: Mutex<State>,
     /// Whenever a range has been begun, or a reader has come to its end.
     moved: Notify,
@@ -102,7 +105,6 @@ struct Range {
 
 /// The reader's end of a range.
 struct Task {
-    first: u64,
     end: u64,
     pieces: UnboundedSender<Result<Piece, Failed>>,
     progress: Arc<Mutex<Progress>>,
@@ -204,7 +206,7 @@ impl Delivery {
             reading,
             last,
             rtt: rtt.unwrap_or(UNKNOWN_RTT).max(LONG),
-            opening: OnceLock::new(),
+            early: OnceLock::new(),
             state: Mutex::new(State {
                 plan,
                 guessed: gateway.origin().path().rate().is_none(),
@@ -237,7 +239,7 @@ impl Delivery {
 
     /// Has chunks decrypted where and when they arrive, for this.
     pub(crate) fn decrypt(&self, opening: &Opening) {
-        self.shared.opening.get_or_init(|| opening.early());
+        self.shared.early.get_or_init(|| opening.early());
     }
 
     pub(crate) fn into_pieces(self) -> Pieces {
@@ -384,9 +386,58 @@ impl Shared {
         task: Task,
         answer: impl Future<Output = Result<Pieces, Failed>> + Send,
     ) {
-        let outcome = task.read(answer, self.rtt, &self.opening).await;
+        let mut outcome = task.read(answer, self.rtt, &self.early).await;
+        if outcome.as_ref().is_err_and(Failed::may_pass) {
+            locked(&task.progress).broke(Instant::now());
+            let mut line = self.gateway.origin().line();
+            outcome = self.bring(&task, &mut line).await;
+            line.broken = outcome.is_err() || !task.is_whole();
+        }
         task.end(outcome);
         self.moved.notify_one();
+    }
+
+    /// Reads what has not arrived of a range, over `line` and over others where that breaks.
+    async fn bring(&self, task: &Task, line: &mut Line) -> Result<(), Failed> {
+        let mut waits = AGAIN.into_iter();
+        loop {
+            let Some(rest) = task.rest() else {
+                return Ok(());
+            };
+            let asked = self.ask(line, rest);
+            let outcome = task.read(asked, self.rtt, &self.early).await;
+            let Some(wait) = waits
+                .next()
+                .filter(|_| outcome.as_ref().is_err_and(Failed::may_pass))
+            else {
+                return outcome;
+            };
+            locked(&task.progress).broke(Instant::now());
+            sleep(self.rtt * wait).await;
+            line.broken = true;
+            *line = self.gateway.origin().line();
+        }
+    }
+
+    /// Asks for the bytes from `first` to below `end`.
+    async fn ask(&self, line: &mut Line, (first, end): (u64, u64)) -> Result<Pieces, Failed> {
+        let mut ask = self.reading.ask(Method::GET);
+        ask.headers.insert(RANGE, range_header(first, end - 1)?);
+        let response = line.send(ask).await?;
+        let status = response.status();
+        if status.is_server_error() {
+            let text = format!("the origin answered {status} in the middle");
+            return Err(Failed::cut_off(text));
+        }
+        let same = status == StatusCode::PARTIAL_CONTENT
+            && content_range(response.headers())
+                .is_some_and(|range| (range.first, range.last) == (first, end - 1));
+        if !same {
+            return Err(Failed::unreachable(
+                "the object changed, or the origin gave another range than was asked for",
+            ));
+        }
+        Ok(line.pieces(response.into_body()))
     }
 
     /// The next range for a connection of this flight, as far as it is known; `None` where there is nothing left or no room.
@@ -482,9 +533,16 @@ impl State {
             .sum()
     }
 
-    /// Whether as much as the path holds is here and waits: the path is full, and more windows at a time only make more wait.
+    /// Whether as much as the path holds is here and waits for others: the path is full, and more windows at a time only make more
+    /// wait.
     fn waits_much(&self) -> bool {
-        self.plan.is_long() && self.waiting() >= self.plan.held()
+        self.client_waits() && self.waiting() >= self.plan.held()
+    }
+
+    /// Whether the client takes all that comes over a long path. Where others wait for a client that is slow, short ranges would
+    /// bring nothing but requests.
+    fn client_waits(&self) -> bool {
+        self.plan.is_long() && locked(&self.front).at < self.delivered + SMALLEST_RANGE
     }
 
     /// The end of the range that is delivered now, where half of what memory holds waits for it already and it would take long yet:
@@ -509,7 +567,7 @@ impl State {
     fn first_length(&self) -> u64 {
         let plan = self.plan;
         let all = plan.parallel as u64;
-        if plan.is_long() && self.begun >= all {
+        if self.client_waits() && self.begun >= all {
             return FIRST_WINDOW;
         }
         let quarter = plan.part / 4;
@@ -534,7 +592,6 @@ impl Range {
         let progress = Arc::new(Mutex::new(Progress::of(first, end)));
         let early = Arc::default();
         let task = Task {
-            first,
             end,
             pieces: sender,
             progress: Arc::clone(&progress),
@@ -590,13 +647,11 @@ impl Reader {
         let shared = Arc::clone(&self.shared);
         let rtt = shared.rtt;
         loop {
-            let asked = self.ask((task.first, task.end));
-            let outcome = task.read(asked, rtt, &shared.opening).await;
-            let (whole, flight) = {
-                let progress = *locked(&task.progress);
-                shared.state().remember(progress.mean());
-                (progress.end == task.end, progress.flight(rtt))
-            };
+            let outcome = shared.bring(&task, &mut self.line).await;
+            let whole = task.is_whole();
+            let progress = *locked(&task.progress);
+            shared.state().remember(progress.mean());
+            let flight = progress.flight(rtt, self.line.flight);
             let failed = outcome.is_err();
             task.end(outcome);
             self.line.broken = failed || !whole;
@@ -625,36 +680,31 @@ impl Reader {
         drop(self);
         shared.moved.notify_one();
     }
-
-    /// Asks for the bytes from `first` to below `end`.
-    async fn ask(&mut self, (first, end): (u64, u64)) -> Result<Pieces, Failed> {
-        let mut ask = self.shared.reading.ask(Method::GET);
-        ask.headers.insert(RANGE, range_header(first, end - 1)?);
-        let response = self.line.send(ask).await?;
-        let same = response.status() == StatusCode::PARTIAL_CONTENT
-            && content_range(response.headers())
-                .is_some_and(|range| (range.first, range.last) == (first, end - 1));
-        if !same {
-            return Err(Failed::unreachable(
-                "the object changed, or the origin gave another range than was asked for",
-            ));
-        }
-        Ok(self.line.pieces(response.into_body()))
-    }
 }
 
 // === impl Task ===
 
 impl Task {
+    /// What has not arrived of it, from the first byte to below the second; `None` where that is nothing.
+    fn rest(&self) -> Option<(u64, u64)> {
+        let progress = locked(&self.progress);
+        (progress.at < progress.end).then_some((progress.at, progress.end))
+    }
+
+    /// Whether it was never cut.
+    fn is_whole(&self) -> bool {
+        locked(&self.progress).end == self.end
+    }
+
     /// Reads the range from `answer`, unless it has been delivered meanwhile: others may have read all that was left of one that
     /// stands still.
     async fn read(
         &self,
         answer: impl Future<Output = Result<Pieces, Failed>>,
         rtt: Duration,
-        opening: &OnceLock<Early>,
+        known: &OnceLock<Early>,
     ) -> Result<(), Failed> {
-        let reading = async { self.fill(answer.await?, rtt, opening).await };
+        let reading = async { self.fill(answer.await?, rtt, known).await };
         tokio::select! {
             biased;
             outcome = reading => outcome,
@@ -667,7 +717,7 @@ impl Task {
         &self,
         mut pieces: Pieces,
         rtt: Duration,
-        opening: &OnceLock<Early>,
+        known: &OnceLock<Early>,
     ) -> Result<(), Failed> {
         locked(&self.progress).answered(Instant::now());
         while let Some(piece) = pieces.next().await {
@@ -681,12 +731,12 @@ impl Task {
                 progress.arrived(piece.len() as u64, Instant::now(), rtt);
                 (at, progress.at == progress.end)
             };
-            let is_heard = self.send(at, piece, over, opening)?;
+            let is_heard = self.send(at, piece, over, known)?;
             if over || !is_heard {
                 return Ok(());
             }
         }
-        Err(Failed::unreachable("the origin ended a range early"))
+        Err(Failed::cut_off("the origin ended a range early"))
     }
 
     /// Sends bytes that begin with the stored byte `at`, decrypted as far as they can be; whether anybody hears it.
@@ -695,11 +745,11 @@ impl Task {
         at: u64,
         bytes: Bytes,
         over: bool,
-        opening: &OnceLock<Early>,
+        known: &OnceLock<Early>,
     ) -> Result<bool, Failed> {
         let mut early = locked(&self.early);
         if early.is_none() {
-            *early = opening.get().cloned();
+            *early = known.get().cloned();
         }
         let Some(early) = early.as_mut() else {
             return Ok(self.pieces.send(Ok(bytes.into())).is_ok());
@@ -735,7 +785,7 @@ impl Task {
 /// more than the others.
 fn next_length(flight: Flight, plan: Plan, left: u64, waits_much: bool) -> u64 {
     if plan.round_trips(left) < 2 {
-        return flight.sure.clamp(1, plan.part);
+        return flight.sure.max(FIRST_WINDOW).min(plan.part);
     }
     // In slow start the next window is as much again.
     let window = flight.sure.max(1) * if flight.grows { 2 } else { 1 };

@@ -116,8 +116,19 @@ async fn an_object_above_the_limit_is_refused_and_leaves_nothing() {
     assert_eq!(site.origin_state.open_uploads(), 0);
 }
 
-/// In front of `origin`: the second connection carries 600 kB of answers and then stands still.
-async fn way_with_a_slow_connection(origin: SocketAddr) -> SocketAddr {
+/// What becomes of a connection.
+enum Fate {
+    Lives,
+    /// It carries so many bytes of answers, and stands still.
+    Stops(u64),
+    /// It carries so many bytes of answers, and ends.
+    Ends(u64),
+    /// Its first request is refused, and it ends.
+    Refuses,
+}
+
+/// In front of `origin`, with the fate of each connection by its number.
+async fn way(origin: SocketAddr, fate: fn(usize) -> Fate) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -127,9 +138,22 @@ async fn way_with_a_slow_connection(origin: SocketAddr) -> SocketAddr {
             tokio::spawn(async move {
                 let (mut asks, mut answers) = client.into_split();
                 let (from, mut to) = server.into_split();
+                let (most, ends) = match fate(number) {
+                    Fate::Lives => (u64::MAX, false),
+                    Fate::Stops(most) => (most, false),
+                    Fate::Ends(most) => (most, true),
+                    Fate::Refuses => {
+                        let _ = asks.read_buf(&mut Vec::new()).await;
+                        let answer = "HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n\r\n";
+                        let _ = answers.write_all(answer.as_bytes()).await;
+                        return;
+                    }
+                };
                 let asking = tokio::spawn(async move { tokio::io::copy(&mut asks, &mut to).await });
-                let most = if number == 1 { 600_000 } else { u64::MAX };
                 let _ = tokio::io::copy(&mut from.take(most), &mut answers).await;
+                if ends {
+                    asking.abort();
+                }
                 // Open until the gateway closes it.
                 let _ = asking.await;
             });
@@ -149,11 +173,41 @@ async fn a_connection_that_stands_still_is_relieved_of_its_range() {
         site.client(bucket).put(&key, payload).await.unwrap();
         let stored = site.owner(at_the_origin).head(&key).await.unwrap();
         assert!(stored.size >= LENGTH as u64);
-        let way = way_with_a_slow_connection(site.origin).await;
-        let gateway = gateway(way, "new", true).await;
+        let way = way(site.origin, |number| match number {
+            1 => Fate::Stops(600_000),
+            _ => Fate::Lives,
+        });
+        let gateway = gateway(way.await, "new", true).await;
         // Without relief the gateway gives up after `limits.stall`.
         let got = library(gateway, bucket, CLIENT).get(&key).await.unwrap();
         assert!(got.bytes().await.unwrap() == object, "{bucket}");
+    }
+}
+
+#[tokio::test]
+async fn where_connections_break_others_bring_the_rest_and_where_all_do_the_client_hears_it() {
+    const LENGTH: usize = 20 << 20;
+    let site = Site::start().await;
+    let key = Path::from("k");
+    let object = content(LENGTH);
+    for bucket in ["lab", "secret"] {
+        let payload = PutPayload::from_bytes(object.clone());
+        site.client(bucket).put(&key, payload).await.unwrap();
+        // As often as a range is asked for again.
+        let some = way(site.origin, |number| match number {
+            0 => Fate::Ends(200_000),
+            1 => Fate::Ends(0),
+            2 => Fate::Refuses,
+            3 => Fate::Ends(300_000),
+            _ => Fate::Lives,
+        });
+        let gateway = gateway(some.await, "new", true).await;
+        let got = library(gateway, bucket, CLIENT).get(&key).await.unwrap();
+        assert!(got.bytes().await.unwrap() == object, "{bucket}");
+        let all = way(site.origin, |_| Fate::Ends(200_000));
+        let gateway = self::gateway(all.await, "new", true).await;
+        let got = library(gateway, bucket, CLIENT).get(&key).await.unwrap();
+        assert!(got.bytes().await.is_err(), "{bucket}");
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::path::Flight;
 
+/// An answer that takes longer is taken for one that never comes. Stores with busy disks take seconds.
+const UNANSWERED: Duration = Duration::from_secs(5);
 /// Less is not worth a request of its own.
 const WORTH_ASKING: u64 = 128 << 10;
 
@@ -17,6 +19,8 @@ pub(super) struct Progress {
     /// First byte that others read.
     pub(super) end: u64,
     asked: Instant,
+    /// Whether a connection of it has broken.
+    broke: bool,
     /// When its answer came.
     answered: Option<Instant>,
     /// A moment not long ago, at first that, and the first byte that had not arrived then.
@@ -122,6 +126,11 @@ fn bytes(rate: f64, time: Duration) -> u64 {
     (rate * time.as_secs_f64()) as u64
 }
 
+/// Of what came in a round trip, what is in the window.
+fn surely(bytes: u64) -> u64 {
+    bytes / 10 * SURE
+}
+
 #[allow(clippy::cast_precision_loss, reason = "far less than 2^53")]
 fn float(bytes: u64) -> f64 {
     bytes as f64
@@ -137,12 +146,24 @@ impl Progress {
             at: first,
             end,
             asked: Instant::now(),
+            broke: false,
             answered: None,
             mark: None,
             recent: None,
             before: None,
             over: None,
         }
+    }
+
+    /// Its connection has broken; another is asked for what has not arrived.
+    pub(super) fn broke(&mut self, now: Instant) {
+        *self = Self {
+            first: self.first,
+            at: self.at,
+            asked: now,
+            broke: true,
+            ..Self::of(self.at, self.end)
+        };
     }
 
     /// Bytes that have arrived.
@@ -180,12 +201,17 @@ impl Progress {
         }
     }
 
-    /// Bytes a second of late, and the round trips until it is all here; `None` until its answer has been here for one.
+    /// Bytes a second of late, and the round trips until it is all here; `None` until its answer has been here for one, or has
+    /// been waited for so long that its connection may be dead.
     ///
     /// They are fewer where its connection's window grows from one to the next, as it does in slow start, and as it is taken to do
     /// until more has been seen.
     fn pace(&self, now: Instant, rtt: Duration) -> Option<(f64, f64)> {
-        let (then, at) = self.mark?;
+        let unanswered = || {
+            let since = now.saturating_duration_since(self.asked);
+            (since > UNANSWERED).then_some((self.asked, self.at))
+        };
+        let (then, at) = self.mark.or_else(unanswered)?;
         let since = now.saturating_duration_since(then);
         let (rate, growth) = if self.over.is_none() && since > 2 * rtt {
             // Nothing has come for a long time.
@@ -205,23 +231,33 @@ impl Progress {
         Some((rate, round_trips))
     }
 
-    /// What its connection has in flight: what came in the last round trip. What came in less may be a part of a window.
-    pub(super) fn flight(&self, rtt: Duration) -> Option<Flight> {
-        let (came, grows) = if self.over? - self.answered? < rtt {
-            (self.here(), true)
-        } else {
-            let recent = self.recent?;
-            let grows = |before: Round| recent.rate() >= GROWS * before.rate();
-            (recent.bytes, self.before.is_some_and(grows))
-        };
+    /// What its connection, of which so much was known, has in flight: what came in the last round trip. What came in less may be a
+    /// part of a window.
+    pub(super) fn flight(&self, rtt: Duration, known: Option<Flight>) -> Option<Flight> {
+        if self.broke {
+            return None;
+        }
+        if self.over? - self.answered? < rtt {
+            // Who is asked for less than a window brings less, and must not be asked for less the next time.
+            let known = known.map_or(0, |known| known.sure);
+            return Some(Flight {
+                sure: known.max(surely(self.here())),
+                grows: true,
+            });
+        }
+        let recent = self.recent?;
+        let grows = |before: Round| recent.rate() >= GROWS * before.rate();
         Some(Flight {
-            sure: came / 10 * SURE,
-            grows,
+            sure: surely(recent.bytes),
+            grows: self.before.is_some_and(grows),
         })
     }
 
     /// Bytes a second from its request to its end: so much its connection brings, range by range.
     pub(super) fn mean(&self) -> Option<f64> {
+        if self.broke {
+            return None;
+        }
         Some(float(self.at - self.first) / (self.over? - self.asked).as_secs_f64().max(1e-6))
     }
 }
@@ -253,6 +289,7 @@ mod tests {
                 at: first + got,
                 end: first + 4 * MIB,
                 asked: began,
+                broke: false,
                 answered: Some(began),
                 mark: Some((began, first)),
                 recent: Some(a_second(*got)),
@@ -296,6 +333,34 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_an_answer_that_never_comes_is_relieved_in_the_end() {
+        let now = Instant::now();
+        let mut ranges = ranges(now, &[0, 4 * MIB, 3 * MIB]);
+        ranges[0].mark = None;
+        for (waited, relieved) in [
+            (UNANSWERED, None),
+            (UNANSWERED + RTT, Some((0, ranges[0].at))),
+        ] {
+            ranges[0].asked = now.checked_sub(waited).unwrap();
+            assert_eq!(self::relieved(&ranges, now, RTT), relieved);
+        }
+    }
+
+    #[test]
+    fn what_another_connection_brought_says_nothing_about_this_one() {
+        let now = Instant::now();
+        let mut range = Progress::of(0, 2 * MIB);
+        range.answered(now);
+        range.arrived(MIB, now + RTT, RTT);
+        range.broke(now + RTT);
+        assert_eq!((range.here(), range.at, range.end), (MIB, MIB, 2 * MIB));
+        assert!(range.pace(now + 2 * RTT, RTT).is_none());
+        range.answered(now + 2 * RTT);
+        range.arrived(MIB, now + 3 * RTT, RTT);
+        assert!(range.flight(RTT, None).is_none() && range.mean().is_none());
+    }
+
+    #[test]
     fn equals_are_left_alone_and_so_are_those_that_are_nearly_done() {
         let now = Instant::now();
         for got in [
@@ -319,20 +384,29 @@ mod tests {
     fn what_came_in_a_round_trip_is_in_flight() {
         let now = Instant::now();
         let mut range = Progress::of(MIB, 4 * MIB);
-        assert_eq!(range.flight(RTT), None);
+        assert_eq!(range.flight(RTT, None), None);
         range.answered(now);
         // Half a MiB in each of six round trips.
         for number in 1..=6 {
             range.arrived(MIB / 2, now + number * RTT, RTT);
         }
-        let flight = range.flight(RTT).unwrap();
+        let flight = range.flight(RTT, None).unwrap();
         assert!(flight.sure.abs_diff(MIB / 20 * SURE) < 100 && !flight.grows);
         // All in a part of a round trip: the window holds that, and may hold more.
         let mut range = Progress::of(MIB, 2 * MIB);
         range.answered(now);
         range.arrived(MIB, now + RTT / 10, RTT);
-        let flight = range.flight(RTT).unwrap();
+        let flight = range.flight(RTT, None).unwrap();
         assert!(flight.sure.abs_diff(MIB / 10 * SURE) < 100 && flight.grows);
+        // Unless more than that was there.
+        for (known, sure) in [(flight.sure - 1, flight.sure), (3 * MIB, 3 * MIB)] {
+            let known = Flight {
+                sure: known,
+                grows: false,
+            };
+            let flight = range.flight(RTT, Some(known));
+            assert_eq!(flight, Some(Flight { sure, grows: true }));
+        }
     }
 
     #[test]
@@ -372,7 +446,7 @@ mod tests {
         range.answered(now);
         range.arrived(MIB / 4, now + RTT, RTT);
         range.arrived(MIB / 2, now + 2 * RTT, RTT);
-        let flight = range.flight(RTT).unwrap();
+        let flight = range.flight(RTT, None).unwrap();
         assert!(flight.sure.abs_diff(MIB / 20 * SURE) < 100 && flight.grows);
     }
 

@@ -98,7 +98,7 @@ enum Happens {
     Bytes(usize, u64),
     /// This range ends so far behind what has come of it, and another begins there.
     Cut(usize, u64),
-    /// The connection of this range ends.
+    /// The connection of this range ends. What has not come of it is asked for again.
     End(usize),
     /// The client takes a piece.
     Take,
@@ -120,6 +120,7 @@ fn happens() -> impl Strategy<Value = Happens> {
 struct Read {
     range: Range,
     reader: Pin<Box<dyn Future<Output = ()>>>,
+    connections: UnboundedSender<Pieces>,
     origin: Option<UnboundedSender<Result<Bytes, Failed>>>,
     sent: u64,
     end: u64,
@@ -127,22 +128,41 @@ struct Read {
 
 impl Read {
     fn begin((range, task): (Range, Task), opening: &Arc<OnceLock<Early>>) -> Self {
-        let (origin, mut bytes) = mpsc::unbounded_channel();
-        let bytes: Pieces = Box::pin(stream::poll_fn(move |context| bytes.poll_recv(context)));
+        let (connections, mut pieces) = mpsc::unbounded_channel::<Pieces>();
         let opening = Arc::clone(opening);
-        let (sent, end) = (task.first, task.end);
+        let (sent, end) = task.rest().unwrap();
         let reader = Box::pin(async move {
-            let outcome = task.read(ready(Ok(bytes)), UNKNOWN_RTT, &opening).await;
+            let mut outcome = Ok(());
+            while task.rest().is_some() {
+                let connection = ready(Ok(pieces.recv().await.unwrap()));
+                outcome = task.read(connection, UNKNOWN_RTT, &opening).await;
+                if outcome.as_ref().is_err_and(Failed::may_pass) {
+                    locked(&task.progress).broke(Instant::now());
+                    outcome = Ok(());
+                }
+            }
             task.end(outcome);
         });
-        let origin = Some(origin);
-        Self {
+        let mut read = Self {
             range,
             reader,
-            origin,
+            connections,
+            origin: None,
             sent,
             end,
-        }
+        };
+        read.connect();
+        read
+    }
+
+    /// What has not come is asked for over a new connection, where somebody still asks.
+    fn connect(&mut self) {
+        let (origin, mut bytes) = mpsc::unbounded_channel();
+        self.origin = Some(origin);
+        let Progress { at, end, .. } = self.range.progress();
+        (self.sent, self.end) = (at, end);
+        let pieces = stream::poll_fn(move |context| bytes.poll_recv(context));
+        let _ = self.connections.send(Box::pin(pieces));
     }
 
     fn bytes(&mut self, stored: &Bytes, count: u64) {
@@ -216,12 +236,11 @@ proptest! {
                         reads.insert(range + 1, new(cut, end));
                     }
                 }
-                // A download fails whose range is not whole.
                 Happens::End(range) => {
-                    let whole = |read: &&mut Read| read.range.progress().at == read.range.progress().end;
-                    if let Some(read) = reads.get_mut(range).filter(whole) {
+                    if let Some(read) = reads.get_mut(range) {
                         read.origin = None;
                         read.poll();
+                        read.connect();
                     }
                 }
             }
@@ -331,7 +350,6 @@ fn ranges_are_of_whole_windows_that_are_let_grow() {
     };
     let long_before_the_end = 30 * plan.least;
     for (sure, grows, length) in [
-        // At least a byte is sure.
         (0, false, SMALLEST_RANGE),
         (100 * KIB, false, 300 * KIB),
         (100 * KIB, true, 600 * KIB),
@@ -347,7 +365,7 @@ fn ranges_are_of_whole_windows_that_are_let_grow() {
             "{flight:?}"
         );
         let near = next_length(flight, plan, 2 * 10 * plan.least - 1, false);
-        assert_eq!(near, sure.clamp(1, plan.part), "{flight:?}");
+        assert_eq!(near, sure.clamp(FIRST_WINDOW, plan.part), "{flight:?}");
     }
     // Where much waits, nobody takes two round trips more than who has all in one.
     for (sure, grows, length) in [
@@ -394,6 +412,10 @@ fn who_begins_when_all_others_have_is_asked_for_its_first_window() {
     }
     state.begun = 4;
     assert_eq!(state.first_length(), FIRST_WINDOW);
+    // All wait for the client.
+    locked(&front.progress).at = SMALLEST_RANGE;
+    assert!(state.first_length() >= 2 * MIB);
+    locked(&front.progress).at = 0;
     // Over a short path a request costs more than what waits.
     state.plan.waiting = Some(MIB);
     assert!(state.first_length() >= 2 * MIB);
@@ -426,6 +448,11 @@ fn much_waits_where_it_is_as_much_as_a_long_path_holds() {
     assert!(!state.waits_much());
     locked(&behind.progress).at = 4 * MIB;
     assert!(state.waits_much());
+    locked(&front.progress).at = SMALLEST_RANGE - 1;
+    assert!(state.waits_much());
+    locked(&front.progress).at = SMALLEST_RANGE;
+    assert!(!state.waits_much(), "but for the client");
+    locked(&front.progress).at = 0;
     state.plan.waiting = Some(MIB);
     assert!(!state.waits_much());
 }
@@ -482,12 +509,13 @@ fn who_asks_for_work_helps_where_half_of_the_memory_waits() {
         assert_eq!(state.has_room(17 * MIB), room);
         assert!(!state.has_room(17 * MIB + 1));
     }
+    let begin = |task: &Task| locked(&task.progress).at;
     let task = state.take_over(16 * MIB, rtt).unwrap();
-    assert_eq!(front.progress().end, task.first);
+    assert_eq!(front.progress().end, begin(&task));
     assert!(
-        task.first > MIB / 8 && task.end == 4 * MIB,
+        begin(&task) > MIB / 8 && task.end == 4 * MIB,
         "{}",
-        task.first
+        begin(&task)
     );
     let behind: Vec<u64> = state
         .ranges
@@ -497,10 +525,10 @@ fn who_asks_for_work_helps_where_half_of_the_memory_waits() {
     assert_eq!(behind[1..], [6, 10, 14, 18]);
     assert_eq!(state.ranges.len(), 5);
     // Others help as well, until what is left to it is here soon.
-    let mut end = task.first;
+    let mut end = begin(&task);
     while let Some(task) = state.take_over(16 * MIB, rtt) {
-        assert!(task.first < task.end && task.end == end);
-        end = task.first;
+        assert!(begin(&task) < task.end && task.end == end);
+        end = begin(&task);
     }
     assert!(front.progress().at <= end && front.progress().end == end);
 }
