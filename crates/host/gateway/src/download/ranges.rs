@@ -48,6 +48,8 @@ const MOST_WINDOWS: u64 = 3;
 const FIRST_WINDOW: u64 = 14_000;
 /// So many round trips a connection takes for a range from ten packets on.
 const ROUND_TRIPS_BEFORE_THE_END: u64 = 4;
+/// Round trips of a full path that an object takes at least whose first ranges take turns.
+const WORTH_TURNS: u64 = 8;
 /// Where a connection breaks, what has not arrived of its range is asked for again, over another: so often, and so many round
 /// trips later. The first time at once: that one has broken tells nothing about others.
 const AGAIN: [u32; 4] = [0, 1, 2, 4];
@@ -57,6 +59,7 @@ const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 /// Stored bytes on their way to a client.
 pub(crate) struct Delivery {
     shared: Arc<Shared>,
+    began: Instant,
     /// Delivered now.
     front: Range,
     /// They end with this.
@@ -223,6 +226,7 @@ impl Delivery {
         readers.spawn(Arc::clone(&shared).first(task, answer));
         let mut delivery = Self {
             shared,
+            began: Instant::now(),
             front,
             readers,
         };
@@ -277,8 +281,9 @@ impl Delivery {
                 }
             };
             if let Some(piece) = piece {
-                if asked.elapsed() > AT_ONCE {
-                    self.shared.gateway.origin().path().waited();
+                if asked.elapsed() > AT_ONCE && !self.shared.is_asked_for() {
+                    let began = self.began.elapsed();
+                    self.shared.gateway.origin().path().waited(began);
                 }
                 let piece = piece?;
                 self.shared.state().delivered += piece.stored();
@@ -309,10 +314,11 @@ impl Delivery {
         while self.shared.state().wanted(&self.shared, None).is_some() {
             let Some(leave) = self.leave() else { return };
             let line = self.shared.gateway.origin().line();
+            let turn = self.shared.turn(line.flight);
             let Some(task) = self.shared.task(line.flight) else {
                 return;
             };
-            self.begin_with(task, line, leave);
+            self.begin_with(task, line, leave, turn);
         }
     }
 
@@ -357,7 +363,7 @@ impl Delivery {
                 task
             };
             let line = self.shared.gateway.origin().line();
-            self.begin_with(task, line, leave);
+            self.begin_with(task, line, leave, Duration::ZERO);
         }
     }
 
@@ -367,13 +373,17 @@ impl Delivery {
         self.shared.gateway.leave(self.readers.len(), parallel)
     }
 
-    fn begin_with(&mut self, task: Task, line: Line, leave: Leave) {
+    /// A reader begins with this range when it is its `turn`.
+    fn begin_with(&mut self, task: Task, line: Line, leave: Leave, turn: Duration) {
         let reader = Reader {
             shared: Arc::clone(&self.shared),
             line,
             leave,
         };
-        self.readers.spawn(reader.read(task));
+        self.readers.spawn(async move {
+            sleep(turn).await;
+            reader.read(task).await;
+        });
     }
 }
 
@@ -460,6 +470,14 @@ impl Shared {
         state.begun += 1;
         self.moved.notify_one();
         Some(task)
+    }
+
+    /// How long the next range waits for its turn, over a connection of this flight.
+    fn turn(&self, flight: Option<Flight>) -> Duration {
+        if flight.is_some() {
+            return Duration::ZERO;
+        }
+        self.state().turn(self.last, self.rtt)
     }
 
     /// Whether nothing is left to be asked for.
@@ -574,6 +592,19 @@ impl State {
         let length = 5 * quarter + 7 * quarter * (self.begun % all) / all;
         let most = (2 * FIRST_RANGE).min(plan.memory / 2 / all);
         length.min(most).max(SMALLEST_RANGE)
+    }
+
+    /// When the next range is asked for, over a connection that begins with ten packets as others do: all at once, their packets
+    /// queue, and a store's CUBIC takes the delay for a full path and ends their slow start (HyStart) at half of what the path
+    /// holds. So they begin within a round trip, one after the other. Where all is here in a few, that would be long.
+    fn turn(&self, last: u64, rtt: Duration) -> Duration {
+        let plan = self.plan;
+        let all = plan.parallel as u64;
+        let is_short = plan.round_trips((last + 1).saturating_sub(self.delivered)) < WORTH_TURNS;
+        if !plan.is_long() || self.begun >= all || is_short {
+            return Duration::ZERO;
+        }
+        rtt * u32::try_from(self.begun).unwrap_or(u32::MAX) / u32::try_from(all).unwrap_or(u32::MAX)
     }
 
     fn remember(&mut self, rate: Option<f64>) {

@@ -5,6 +5,7 @@
 //! left yet waits in memory: at most a part's bytes for each part under way.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt as _};
@@ -197,6 +198,7 @@ impl Gateway {
     ) -> Result<Sent, Failed> {
         let mut under_way: JoinSet<Result<Ended, Failed>> = JoinSet::new();
         let mut arrived = Vec::new();
+        let began = Instant::now();
         let mut number = 0;
         // Of a piece that reached into the next part.
         let mut rest = Bytes::new();
@@ -207,7 +209,7 @@ impl Gateway {
                 None if left == 0 => break,
                 None => {
                     let Some(leave) = self.leave(under_way.len(), plan.parallel) else {
-                        self.origin().path().waited();
+                        self.origin().path().waited(began.elapsed());
                         match joined(under_way.join_next().await)? {
                             Some(Ended::Arrived(part)) => arrived.push(part),
                             Some(Ended::Refused(answer)) => return Ok(Err(answer)),

@@ -422,6 +422,40 @@ fn who_begins_when_all_others_have_is_asked_for_its_first_window() {
 }
 
 #[test]
+fn the_first_ranges_of_a_long_object_take_turns_within_a_round_trip() {
+    const MIB: u64 = 1 << 20;
+    let rtt = Duration::from_millis(200);
+    let (front, _task) = Range::new(0, MIB);
+    let mut state = State {
+        plan: Plan {
+            part: 2 * MIB,
+            spread: 0,
+            first: MIB,
+            least: MIB,
+            parallel: 4,
+            memory: 64 * MIB,
+            waiting: None,
+        },
+        guessed: false,
+        front: Arc::clone(&front.progress),
+        ranges: VecDeque::new(),
+        next: MIB,
+        delivered: 0,
+        begun: 0,
+        rates: VecDeque::new(),
+    };
+    let long = WORTH_TURNS * 4 * MIB;
+    for (begun, turn) in [(0, 0), (1, 50), (3, 150), (4, 0), (u64::MAX, 0)] {
+        state.begun = begun;
+        assert_eq!(state.turn(long - 1, rtt), Duration::from_millis(turn));
+        assert!(state.turn(long - 2, rtt).is_zero());
+    }
+    state.begun = 3;
+    state.plan.waiting = Some(MIB);
+    assert!(state.turn(long - 1, rtt).is_zero());
+}
+
+#[test]
 fn much_waits_where_it_is_as_much_as_a_long_path_holds() {
     const MIB: u64 = 1 << 20;
     let (front, _task) = Range::new(0, MIB);
