@@ -820,7 +820,8 @@ fn next_length(flight: Flight, plan: Plan, left: u64, waits_much: bool) -> u64 {
     }
     // In slow start the next window is as much again.
     let window = flight.sure.max(1) * if flight.grows { 2 } else { 1 };
-    if window >= plan.part {
+    // Not two windows more where it is nearly one: together they would have more in flight than path and queue hold.
+    if window >= plan.part / 4 * 3 {
         return plan.part;
     }
     if waits_much {

@@ -356,6 +356,8 @@ fn ranges_are_of_whole_windows_that_are_let_grow() {
         (700 * KIB, false, 2100 * KIB),
         (1100 * KIB, false, 3300 * KIB),
         (600 * KIB, true, plan.part),
+        (1535 * KIB, false, 3 * 1535 * KIB),
+        (1536 * KIB, false, plan.part),
         (5000 * KIB, false, plan.part),
     ] {
         let flight = Flight { sure, grows };
