@@ -27,6 +27,7 @@ use tokio::sync::Semaphore;
 
 use crate::asked::posted_to;
 use crate::config::Config;
+use crate::encrypted;
 use crate::event::Event;
 use crate::form::{Posted, browser, report};
 use crate::front::{self, Events, Peer, scope};
@@ -76,6 +77,9 @@ pub enum ServerError {
         #[source]
         source: Box<ApplyError>,
     },
+    /// Objects could not be encrypted.
+    #[error("this host has no random bytes")]
+    Random,
     /// The journal cannot be kept.
     #[error("cannot keep the journal `{}`", path.display())]
     Journal {
@@ -100,7 +104,7 @@ impl Server {
     /// not block.
     ///
     /// # Errors
-    /// When the address cannot be listened on.
+    /// When the address cannot be listened on, the journal cannot be kept, or this host has no random bytes.
     pub async fn bind(
         config: Config,
         events: impl Fn(Event) + Send + Sync + 'static,
@@ -118,6 +122,8 @@ impl Server {
                 },
             )?;
         }
+        // The first ones of a process take 40 ms (aws-lc gathers entropy), for which no request should wait.
+        encrypted::random::<32>().map_err(|_| ServerError::Random)?;
         let events: Events = Arc::new(events);
         let (journal, left) = match &config.journal {
             None => (Journal::default(), Vec::new()),
