@@ -108,6 +108,8 @@ struct Range {
 
 /// The reader's end of a range.
 struct Task {
+    /// Who begins with it waits so long.
+    turn: Duration,
     end: u64,
     pieces: UnboundedSender<Result<Piece, Failed>>,
     progress: Arc<Mutex<Progress>>,
@@ -314,11 +316,10 @@ impl Delivery {
         while self.shared.state().wanted(&self.shared, None).is_some() {
             let Some(leave) = self.leave() else { return };
             let line = self.shared.gateway.origin().line();
-            let turn = self.shared.turn(line.flight);
             let Some(task) = self.shared.task(line.flight) else {
                 return;
             };
-            self.begin_with(task, line, leave, turn);
+            self.begin_with(task, line, leave);
         }
     }
 
@@ -363,7 +364,7 @@ impl Delivery {
                 task
             };
             let line = self.shared.gateway.origin().line();
-            self.begin_with(task, line, leave, Duration::ZERO);
+            self.begin_with(task, line, leave);
         }
     }
 
@@ -373,15 +374,15 @@ impl Delivery {
         self.shared.gateway.leave(self.readers.len(), parallel)
     }
 
-    /// A reader begins with this range when it is its `turn`.
-    fn begin_with(&mut self, task: Task, line: Line, leave: Leave, turn: Duration) {
+    /// A reader begins with this range when it is its turn.
+    fn begin_with(&mut self, task: Task, line: Line, leave: Leave) {
         let reader = Reader {
             shared: Arc::clone(&self.shared),
             line,
             leave,
         };
         self.readers.spawn(async move {
-            sleep(turn).await;
+            sleep(task.turn).await;
             reader.read(task).await;
         });
     }
@@ -464,20 +465,15 @@ impl Shared {
             return None;
         }
         let end = state.wanted(self, flight)?;
-        let (range, task) = Range::new(state.next, end);
+        let (range, mut task) = Range::new(state.next, end);
+        if flight.is_none() {
+            task.turn = state.turn(self.last, self.rtt);
+        }
         state.ranges.push_back(range);
         state.next = end;
         state.begun += 1;
         self.moved.notify_one();
         Some(task)
-    }
-
-    /// How long the next range waits for its turn, over a connection of this flight.
-    fn turn(&self, flight: Option<Flight>) -> Duration {
-        if flight.is_some() {
-            return Duration::ZERO;
-        }
-        self.state().turn(self.last, self.rtt)
     }
 
     /// Whether nothing is left to be asked for.
@@ -604,7 +600,8 @@ impl State {
         if !plan.is_long() || self.begun >= all || is_short {
             return Duration::ZERO;
         }
-        rtt * u32::try_from(self.begun).unwrap_or(u32::MAX) / u32::try_from(all).unwrap_or(u32::MAX)
+        let count = |ranges: u64| u32::try_from(ranges).unwrap_or(u32::MAX);
+        rtt / count(all) * count(self.begun)
     }
 
     fn remember(&mut self, rate: Option<f64>) {
@@ -623,6 +620,7 @@ impl Range {
         let progress = Arc::new(Mutex::new(Progress::of(first, end)));
         let early = Arc::default();
         let task = Task {
+            turn: Duration::ZERO,
             end,
             pieces: sender,
             progress: Arc::clone(&progress),

@@ -6,6 +6,32 @@ use proptest::prelude::*;
 
 use super::*;
 
+const MIB: u64 = 1 << 20;
+/// Of a long path that four connections with 1 MiB each fill.
+const PLAN: Plan = Plan {
+    part: 2 * MIB,
+    spread: 0,
+    first: MIB,
+    least: MIB,
+    parallel: 4,
+    memory: 64 * MIB,
+    waiting: None,
+};
+
+/// A download by this plan, of which `front` is delivered and nothing else has been asked for.
+fn state(plan: Plan, front: &Range) -> State {
+    State {
+        plan,
+        guessed: false,
+        front: Arc::clone(&front.progress),
+        ranges: VecDeque::new(),
+        next: front.progress().end,
+        delivered: 0,
+        begun: 0,
+        rates: VecDeque::new(),
+    }
+}
+
 #[tokio::test]
 async fn who_reads_what_has_been_delivered_ends() {
     let (range, task) = Range::new(0, 10);
@@ -258,40 +284,24 @@ proptest! {
 
 #[test]
 fn near_the_end_who_brings_little_leaves_the_rest_to_many_others() {
-    const MIB: u64 = 1 << 20;
-    let plan = Plan {
-        part: MIB,
-        spread: 0,
-        first: MIB,
-        least: MIB,
-        parallel: 4,
-        memory: 64 * MIB,
-        waiting: None,
-    };
+    let plan = Plan { part: MIB, ..PLAN };
     let (front, _task) = Range::new(0, MIB);
     let (ranges, _tasks): (VecDeque<_>, Vec<_>) = (1..4)
         .map(|number| Range::new(number * MIB, (number + 1) * MIB))
         .unzip();
-    let state = |under_way: usize, rates: usize| {
+    let with = |under_way, rates, left, flight| {
         for (number, range) in (0..).zip(std::iter::once(&front).chain(&ranges)) {
             let mut progress = locked(&range.progress);
             let end = progress.end;
             progress.at = if number < under_way { end - 1 } else { end };
         }
-        State {
-            plan,
-            guessed: false,
-            front: Arc::clone(&front.progress),
-            ranges: VecDeque::new(),
+        let state = State {
+            ranges: ranges.iter().map(share).collect(),
             next: 4 * MIB,
-            delivered: 0,
             begun: 4,
             rates: vec![1e6; rates].into(),
-        }
-    };
-    let with = |under_way, rates, left, flight| {
-        let mut state = state(under_way, rates);
-        state.ranges = ranges.iter().map(share).collect();
+            ..state(plan, &front)
+        };
         state.is_for_others(left, flight)
     };
     let near = 4 * 4 * MIB - 1;
@@ -320,14 +330,9 @@ fn a_download_over_an_unknown_path_is_planned_anew_once() {
     };
     let (front, _task) = Range::new(0, FIRST_RANGE);
     let mut state = State {
-        plan: plan(48),
         guessed: true,
-        front: Arc::clone(&front.progress),
-        ranges: VecDeque::new(),
-        next: FIRST_RANGE,
-        delivered: 0,
         begun: 1,
-        rates: VecDeque::new(),
+        ..state(plan(48), &front)
     };
     let shown = Some(Rate::mbit_per_s(1000));
     for (rate, asked_for, followed) in [(None, 7, 48), (shown, 190, 190), (shown, 7, 190)] {
@@ -388,26 +393,8 @@ fn ranges_are_of_whole_windows_that_are_let_grow() {
 
 #[test]
 fn who_begins_when_all_others_have_is_asked_for_its_first_window() {
-    const MIB: u64 = 1 << 20;
     let (front, _task) = Range::new(0, MIB);
-    let mut state = State {
-        plan: Plan {
-            part: 2 * MIB,
-            spread: 0,
-            first: MIB,
-            least: MIB,
-            parallel: 4,
-            memory: 64 * MIB,
-            waiting: None,
-        },
-        guessed: false,
-        front: Arc::clone(&front.progress),
-        ranges: VecDeque::new(),
-        next: MIB,
-        delivered: 0,
-        begun: 0,
-        rates: VecDeque::new(),
-    };
+    let mut state = state(PLAN, &front);
     for begun in 0..4 {
         state.begun = begun;
         assert!(state.first_length() >= 2 * MIB, "{begun}");
@@ -425,27 +412,9 @@ fn who_begins_when_all_others_have_is_asked_for_its_first_window() {
 
 #[test]
 fn the_first_ranges_of_a_long_object_take_turns_within_a_round_trip() {
-    const MIB: u64 = 1 << 20;
     let rtt = Duration::from_millis(200);
     let (front, _task) = Range::new(0, MIB);
-    let mut state = State {
-        plan: Plan {
-            part: 2 * MIB,
-            spread: 0,
-            first: MIB,
-            least: MIB,
-            parallel: 4,
-            memory: 64 * MIB,
-            waiting: None,
-        },
-        guessed: false,
-        front: Arc::clone(&front.progress),
-        ranges: VecDeque::new(),
-        next: MIB,
-        delivered: 0,
-        begun: 0,
-        rates: VecDeque::new(),
-    };
+    let mut state = state(PLAN, &front);
     let long = WORTH_TURNS * 4 * MIB;
     for (begun, turn) in [(0, 0), (1, 50), (3, 150), (4, 0), (u64::MAX, 0)] {
         state.begun = begun;
@@ -459,26 +428,20 @@ fn the_first_ranges_of_a_long_object_take_turns_within_a_round_trip() {
 
 #[test]
 fn much_waits_where_it_is_as_much_as_a_long_path_holds() {
-    const MIB: u64 = 1 << 20;
     let (front, _task) = Range::new(0, MIB);
     let (behind, _task) = Range::new(MIB, 5 * MIB);
     let mut state = State {
-        plan: Plan {
-            part: MIB,
-            spread: 0,
-            first: MIB,
-            least: MIB,
-            parallel: 3,
-            memory: 64 * MIB,
-            waiting: None,
-        },
-        guessed: false,
-        front: Arc::clone(&front.progress),
         ranges: [share(&behind)].into(),
         next: 5 * MIB,
-        delivered: 0,
         begun: 4,
-        rates: VecDeque::new(),
+        ..state(
+            Plan {
+                part: MIB,
+                parallel: 3,
+                ..PLAN
+            },
+            &front,
+        )
     };
     locked(&behind.progress).at = 4 * MIB - 1;
     assert!(!state.waits_much());
@@ -505,7 +468,6 @@ fn share(range: &Range) -> Range {
 
 #[test]
 fn who_asks_for_work_helps_where_half_of_the_memory_waits() {
-    const MIB: u64 = 1 << 20;
     let rtt = Duration::from_millis(200);
     let (front, _task) = Range::new(0, 4 * MIB);
     let mut ranges = VecDeque::new();
@@ -514,23 +476,18 @@ fn who_asks_for_work_helps_where_half_of_the_memory_waits() {
         locked(&range.progress).at += 2 * MIB;
         ranges.push_back(range);
     }
+    let plan = Plan {
+        part: 4 * MIB,
+        parallel: 5,
+        memory: 17 * MIB,
+        ..PLAN
+    };
     let mut state = State {
-        plan: Plan {
-            part: 4 * MIB,
-            spread: 0,
-            first: MIB,
-            least: MIB,
-            parallel: 5,
-            memory: 17 * MIB,
-            waiting: None,
-        },
-        guessed: false,
-        front: Arc::clone(&front.progress),
         ranges,
         next: 20 * MIB,
-        delivered: 0,
         begun: 4,
         rates: [2e6, 2e6].into(),
+        ..state(plan, &front)
     };
     // An eighth of a MiB in the last two round trips: it will not be there soon.
     let then = Instant::now().checked_sub(2 * rtt).unwrap();
